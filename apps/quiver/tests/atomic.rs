@@ -9,20 +9,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Folder, Json, Router, is_root};
+use common::{Folder, Json, Router, STATE, configuration, crash, is_root};
 use serde_json::json;
-
-const STATE: &str = "unix { state-dir @/state }";
-
-fn configuration(router: &Router) -> String {
-    router.ask("show configuration").unwrap()
-}
-
-fn crash(mut router: Router, conf: &str) -> Router {
-    router.kill9();
-    let folder = std::mem::replace(&mut router.folder, Folder::new());
-    Router::start_in(folder, conf)
-}
 
 /// Puts a file where the router's commands read them.
 fn file(router: &Router, name: &str, text: &str) {
@@ -150,8 +138,7 @@ fn whenever_it_is_killed_there_is_all_of_a_file_or_nothing() {
         }
         killer.join().unwrap();
         router.child.wait().unwrap();
-        let folder = std::mem::replace(&mut router.folder, Folder::new());
-        router = Router::start_in(folder, STATE);
+        router = router.again(STATE);
         let is = configuration(&router);
         let of = |n: u64| {
             let mut lines: Vec<String> = routes(n, "add").lines().map(str::to_owned).collect();

@@ -2,20 +2,8 @@
 
 mod common;
 
-use common::{Cli, Folder, Json, Router};
+use common::{Cli, Json, Router, STATE, configuration, crash};
 use serde_json::json;
-
-const STATE: &str = "unix { state-dir @/state }";
-
-fn configuration(router: &Router) -> String {
-    router.ask("show configuration").unwrap()
-}
-
-fn crash(mut router: Router, conf: &str) -> Router {
-    router.kill9();
-    let folder = std::mem::replace(&mut router.folder, Folder::new());
-    Router::start_in(folder, conf)
-}
 
 /// A session, in which commands are asked one after the other.
 struct Session(Json);

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Folder, Json, Router};
+use common::{Folder, Json, Router, STATE};
 use serde_json::{Value, json};
 
 /// A configuration with something of most subjects.
@@ -136,7 +136,7 @@ fn what_a_router_exports_makes_another_one_the_same() {
 
 #[test]
 fn an_application_that_fails_leaves_all_as_it_was_and_one_that_waits_goes_back() {
-    let router = Router::start("unix { state-dir @/state }");
+    let router = Router::start(STATE);
     router.ask("create loopback interface instance 0").unwrap();
     let before = router.ask("show configuration").unwrap();
     // The second interface has the first one's address.

@@ -12,24 +12,9 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::{Folder, Json, Router, is_root, output};
+use common::{Folder, Json, Router, STATE, crash, is_root, output};
 use quiver_api::defs::*;
 use quiver_api::{Message, Reader, Wire, frame};
-
-const STATE: &str = "unix { state-dir @/state }";
-
-/// Ends a router as a crash does, and starts it again in its folder.
-fn crash(router: Router, conf: &str) -> Router {
-    let mut router = router;
-    router.kill9();
-    again(router, conf)
-}
-
-/// Starts a router that has ended again in its folder.
-fn again(mut router: Router, conf: &str) -> Router {
-    let folder = std::mem::replace(&mut router.folder, Folder::new());
-    Router::start_in(folder, conf)
-}
 
 /// The configuration, whatever the order: numbers of interfaces depend on which were deleted when.
 fn configuration(router: &Router) -> Vec<String> {
@@ -99,7 +84,7 @@ fn a_torn_tail_is_left_out_and_a_folder_has_one_router() {
     file.set_len(end as u64).unwrap();
     std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
     file.write_all(&[40, 0, 0, 0, 1, 2, 3, 4, b'{']).unwrap();
-    let router = again(router, STATE);
+    let router = router.again(STATE);
     assert_eq!(configuration(&router), before);
     assert!(router.console().contains("are not; the file as it was is kept"), "{}", router.console());
     assert!(state.join("configuration.torn").exists());
@@ -278,7 +263,7 @@ fn kill_at_random_moments(folder: Folder, small: Option<&Small>) {
         killer.join().unwrap();
         router.child.wait().unwrap();
         small.iter().for_each(|small| small.empty());
-        router = again(router, STATE);
+        router = router.again(STATE);
         let (is, mut should) = (configuration(&router), configuration(&model));
         if is != should {
             // What was asked for and not answered may be there.
@@ -473,7 +458,7 @@ fn on_a_full_disk_changes_are_refused_and_the_router_goes_on() {
     router.kill9();
     drop(filler);
     fs::remove_file(small.0.join("filler")).unwrap();
-    let mut router = again(router, STATE);
+    let mut router = router.again(STATE);
     assert_eq!(names(&router), first);
     // With room again it goes on without being started anew.
     let mut filler = fs::File::create(small.0.join("filler")).unwrap();

@@ -4,19 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{Folder, Router};
-
-const STATE: &str = "unix { state-dir @/state }";
-
-fn configuration(router: &Router) -> String {
-    router.ask("show configuration").unwrap()
-}
-
-fn crash(mut router: Router, conf: &str) -> Router {
-    router.kill9();
-    let folder = std::mem::replace(&mut router.folder, Folder::new());
-    Router::start_in(folder, conf)
-}
+use common::{Router, STATE, configuration, crash};
 
 fn ask(router: &Router, lines: &[&str]) {
     for line in lines {
@@ -96,7 +84,7 @@ fn what_cannot_be_undone_is_said_before_anything_changes() {
 
 #[test]
 fn names_are_checked_and_damaged_files_are_left_out() {
-    let mut router = Router::start(STATE);
+    let router = Router::start(STATE);
     for name in ["7", "../x", "a/b"] {
         let error = router.ask(&format!("configuration checkpoint {name}")).unwrap_err();
         assert!(error.contains("not a name for a checkpoint"), "{error}");
@@ -112,9 +100,7 @@ fn names_are_checked_and_damaged_files_are_left_out() {
     assert!(error.contains("is no checkpoint, or not whole"), "{error}");
     // What is no heading is no checkpoint.
     fs::write(&file, "{").unwrap();
-    router.kill9();
-    let folder = std::mem::replace(&mut router.folder, Folder::new());
-    let router = Router::start_in(folder, STATE);
+    let router = crash(router, STATE);
     assert!(router.console().contains("a checkpoint is left out"), "{}", router.console());
     ask(&router, &["rollback whole"]);
 }

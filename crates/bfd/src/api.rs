@@ -91,7 +91,7 @@ fn add_sessions(handlers: &mut Handlers) {
         done(SetFlags::run(router, request)?)
     });
     handlers.dump::<BfdUdpSessionDump>(|router, _, send| {
-        let Ok(bfd) = control::bfd(router) else { return };
+        let Ok(bfd) = router.state::<control::Bfd>() else { return };
         for (key, session) in bfd.sessions() {
             let state = session.status.map_or(State::Down, |status| status.state);
             send(&details(key, session, state));
@@ -151,7 +151,7 @@ fn add_general(handlers: &mut Handlers) {
     handlers.act::<BfdUdpDelEchoSource, BfdUdpDelEchoSourceReply>(|router, _| {
         done(DeleteEchoSource::run(router, DeleteEchoSource {})?)
     });
-    handlers.reply::<BfdUdpGetEchoSource, BfdUdpGetEchoSourceReply>(|router, _| {
+    handlers.get::<BfdUdpGetEchoSource, BfdUdpGetEchoSourceReply>(|router, _| {
         let source = control::echo_source(router)?;
         let [ip4, ip6] = source.addresses;
         let mut reply = BfdUdpGetEchoSourceReply {
@@ -167,26 +167,24 @@ fn add_general(handlers: &mut Handlers) {
         }
         Ok(reply)
     });
-    handlers.reads::<BfdUdpGetEchoSource>();
     // Multihop sessions need not be switched on here.
-    handlers.act::<BfdUdpEnableMultihop, BfdUdpEnableMultihopReply>(|router, _| control::bfd(router).map(drop));
+    handlers.act::<BfdUdpEnableMultihop, BfdUdpEnableMultihopReply>(|router, _| router.state::<control::Bfd>().map(drop));
     handlers.reads::<BfdUdpEnableMultihop>();
     handlers.act::<BfdUdpSetTos, BfdUdpSetTosReply>(|router, m| done(SetTos::run(router, SetTos { tos: m.tos })?));
-    handlers.reply::<BfdUdpGetTos, BfdUdpGetTosReply>(|router, _| Ok(BfdUdpGetTosReply { retval: 0, tos: control::tos(router)? }));
-    handlers.reads::<BfdUdpGetTos>();
+    handlers.get::<BfdUdpGetTos, BfdUdpGetTosReply>(|router, _| Ok(BfdUdpGetTosReply { retval: 0, tos: control::tos(router)? }));
 }
 
 /// Adds a session, or changes the one that is there; gives its number in the statistics.
 fn update(router: &mut Router, m: &BfdUdpUpd) -> Result<u32, OpError> {
     let add = adding!(router, m);
     let key = add.key(router)?;
-    if control::bfd(router)?.session(&key).is_ok() {
+    if router.state::<control::Bfd>()?.session(&key).is_ok() {
         let request = timed!(router, m, ModifySession {});
         done(ModifySession::run(router, request)?)?;
     } else {
         done(AddSession::run(router, add)?)?;
     }
-    control::bfd(router)?.session(&key).map(|session| session.id)
+    router.state::<control::Bfd>()?.session(&key).map(|session| session.id)
 }
 
 fn state_of(state: State) -> BfdState {

@@ -17,9 +17,8 @@ use quiver_command::config::Config;
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::IfIndex;
 use quiver_net::fib::FibError;
-use quiver_net::interface::ops::interface_error;
 use quiver_net::ip::FamilyId;
-use quiver_net::{IfEvent, Router, WorkerEvent};
+use quiver_net::{IfEvent, PluginState, Router, WorkerEvent};
 
 use crate::api;
 use crate::auth::Authentication;
@@ -88,6 +87,11 @@ pub struct Bfd {
     random: u64,
 }
 
+impl PluginState for Bfd {
+    const OFF: &'static str = "the plugin bfd is off";
+    const KEY: Option<&'static str> = Some("bfd");
+}
+
 /// Adds state and nodes to the router, at its start.
 ///
 /// # Errors
@@ -130,18 +134,6 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
     restart::init(router);
     router.listen_workers(on_worker);
     Ok(())
-}
-
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn bfd(router: &Router) -> Result<&Bfd, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin bfd is off").key("bfd")
 }
 
 impl Bfd {
@@ -217,14 +209,6 @@ impl Bfd {
     }
 }
 
-/// Runs `f` with the plugin's state beside the router.
-pub(crate) fn with<R>(router: &mut Router, f: impl FnOnce(&mut Router, &mut Bfd) -> Result<R, OpError>) -> Result<R, OpError> {
-    let mut bfd = router.take_part::<Bfd>().ok_or_else(off)?;
-    let result = f(router, &mut bfd);
-    router.add_part(bfd);
-    result
-}
-
 /// What nodes know a session by.
 fn key_of_nodes(key: &Key, path: Path) -> Key {
     match path {
@@ -256,7 +240,7 @@ fn check(router: &Router, key: &Key) -> Result<(), OpError> {
 }
 
 fn check_on_link(router: &Router, key: &Key) -> Result<(), OpError> {
-    let interface = router.interfaces.expect(key.interface).map_err(|error| interface_error(&error))?;
+    let interface = router.interfaces.expect(key.interface)?;
     if !interface.addresses.iter().any(|(address, _)| *address == key.local) {
         let text = format!("{} has no address {}", interface.name, key.local);
         let error = OpError::new(retval::ADDRESS_NOT_FOUND_FOR_INTERFACE, text).key("local-addr").value(key.local);
@@ -325,12 +309,12 @@ fn release(router: &mut Router, key: &Key, path: Path) {
 /// # Errors
 /// It exists, or there are too many; an interface, addresses or a key that cannot be.
 pub fn add(router: &mut Router, key: Key, timing: Timing, auth: Option<AuthRef>) -> Result<u32, OpError> {
-    if bfd(router)?.sessions.contains_key(&key) {
+    if router.state::<Bfd>()?.sessions.contains_key(&key) {
         let error = OpError::new(retval::BFD_EEXIST, format!("a session with {} is there already", key.peer));
         return Err(error.key("peer-addr").value(key.peer).remedy("`bfd udp session mod' changes it"));
     }
     check(router, &key)?;
-    with(router, |router, bfd| {
+    router.with_state::<Bfd, _>(|router, bfd| {
         let by = auth.map(|auth| bfd.in_use(auth)).transpose()?;
         let Some(id) = bfd.tally.free_id() else {
             let error = OpError::new(retval::LIMIT_EXCEEDED, format!("there are {SESSIONS_MAX} sessions already"));
@@ -391,7 +375,7 @@ fn change(
     note: impl FnOnce(&mut Configured),
     f: impl FnOnce(&mut Entry, u64) + Send + 'static,
 ) -> Result<(), OpError> {
-    with(router, |router, bfd| {
+    router.with_state::<Bfd, _>(|router, bfd| {
         let session = bfd.sessions.get_mut(key).ok_or_else(|| unknown(key))?;
         note(session);
         let (discriminator, owner) = (session.discriminator, session.owner);
@@ -416,7 +400,7 @@ pub fn remove(router: &mut Router, key: &Key) -> Result<(), OpError> {
 
 /// Removes some, each thread being asked once.
 fn remove_all(router: &mut Router, keys: &[Key]) -> Result<Vec<(Key, Configured)>, OpError> {
-    let gone = with(router, |router, bfd| {
+    let gone = router.with_state::<Bfd, _>(|router, bfd| {
         let mut by_owner: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for key in keys {
             let session = bfd.session(key)?;
@@ -436,7 +420,7 @@ fn remove_all(router: &mut Router, keys: &[Key]) -> Result<Vec<(Key, Configured)
 /// # Errors
 /// The plugin is off.
 pub fn statuses(router: &mut Router) -> Result<BTreeMap<u32, Status>, OpError> {
-    with(router, |router, bfd| {
+    router.with_state::<Bfd, _>(|router, bfd| {
         let mut all = BTreeMap::new();
         let owners: std::collections::BTreeSet<usize> = bfd.sessions.values().map(|session| session.owner).collect();
         for owner in owners {
@@ -458,7 +442,7 @@ pub fn packets(bfd: &Bfd, id: u32) -> [u64; 4] {
 /// # Errors
 /// The plugin is off.
 pub fn tos(router: &Router) -> Result<u8, OpError> {
-    Ok(bfd(router)?.parts.tos.load(Ordering::Relaxed))
+    Ok(router.state::<Bfd>()?.parts.tos.load(Ordering::Relaxed))
 }
 
 /// Sets it, for all sessions.
@@ -466,13 +450,13 @@ pub fn tos(router: &Router) -> Result<u8, OpError> {
 /// # Errors
 /// The plugin is off.
 pub fn set_tos(router: &Router, tos: u8) -> Result<(), OpError> {
-    bfd(router)?.parts.tos.store(tos, Ordering::Relaxed);
+    router.state::<Bfd>()?.parts.tos.store(tos, Ordering::Relaxed);
     Ok(())
 }
 
 /// Routes use a next hop unless a session with it has failed.
 pub(crate) fn follow(router: &mut Router, key: &Key) {
-    let Ok(bfd) = bfd(router) else { return };
+    let Ok(bfd) = router.state::<Bfd>() else { return };
     let first = Key { local: Ipv4Addr::UNSPECIFIED.into(), ..*key };
     let place = |key: &Key| (key.interface, key.table, key.peer);
     // Of several own addresses there can be sessions with the same peer.
@@ -497,7 +481,7 @@ fn on_interface(router: &mut Router, event: &IfEvent) {
 
 /// Removes the sessions on an interface, and tells clients.
 pub(crate) fn remove_on(router: &mut Router, index: IfIndex) {
-    let all: Vec<Key> = bfd(router).map(|bfd| on_link(bfd, index)).unwrap_or_default();
+    let all: Vec<Key> = router.state::<Bfd>().map(|bfd| on_link(bfd, index)).unwrap_or_default();
     match remove_all(router, &all) {
         Ok(gone) => gone.iter().for_each(|(key, session)| api::tell(router, key, session, State::AdminDown)),
         Err(error) => tracing::warn!(target: "bfd", "{error}"),
@@ -512,7 +496,7 @@ fn on_link(bfd: &Bfd, index: IfIndex) -> Vec<Key> {
 /// Sessions of a thread that leaves go on at others, with their timers as they are.
 fn on_worker(router: &mut Router, event: &WorkerEvent) {
     let WorkerEvent::Leaving(thread) = *event else { return };
-    let moved = with(router, |router, bfd| {
+    let moved = router.with_state::<Bfd, _>(|router, bfd| {
         let entries = bfd.on(router, thread, Sessions::take_all).unwrap_or_default();
         let (sources, now) = (bfd.echo_sources, router.graph.clock().now());
         for entry in entries {

@@ -87,7 +87,7 @@ pub fn register(registry: &mut Registry<Router>) {
 }
 
 fn sessions(router: &Router) -> Vec<Key> {
-    control::bfd(router).map(|bfd| bfd.sessions().map(|(key, _)| *key).collect()).unwrap_or_default()
+    router.state::<control::Bfd>().map(|bfd| bfd.sessions().map(|(key, _)| *key).collect()).unwrap_or_default()
 }
 
 /// What holds for all sessions.

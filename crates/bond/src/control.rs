@@ -6,10 +6,9 @@ use std::sync::Arc;
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::stats::MAX_THREADS;
 use quiver_graph::{GraphError, IfIndex, NodeSpec, Published};
-use quiver_net::interface::ops::interface_error;
 use quiver_net::interface::{InterfaceKind, Kind, L2Mode, NewInterface, Tx};
 use quiver_net::ops::graph_error;
-use quiver_net::{Interface, Router};
+use quiver_net::{Interface, PluginState, Router};
 use quiver_wire::MacAddr;
 
 use crate::lacp::lag::PortConfig;
@@ -98,6 +97,10 @@ pub struct Bonds {
     seed: u64,
 }
 
+impl PluginState for Bonds {
+    const OFF: &'static str = "the plugin of bonds is off";
+}
+
 impl Bonds {
     /// All bonds, by number of their interface.
     pub fn iter(&self) -> impl Iterator<Item = (IfIndex, &Bond)> {
@@ -182,22 +185,6 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn bonds(router: &Router) -> Result<&Bonds, OpError> {
-    router.part().ok_or_else(off)
-}
-
-pub(crate) fn bonds_mut(router: &mut Router) -> Result<&mut Bonds, OpError> {
-    router.part_mut().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin of bonds is off")
-}
-
 fn wrong(code: i32, text: String, name: &str) -> OpError {
     OpError::new(code, text).key("interface").value(name)
 }
@@ -207,7 +194,7 @@ fn wrong(code: i32, text: String, name: &str) -> OpError {
 /// # Errors
 /// The number is taken, there is no room for another interface, a MAC address that no interface can have.
 pub fn create(router: &mut Router, new: NewBond) -> Result<IfIndex, OpError> {
-    let state = bonds(router)?;
+    let state = router.state::<Bonds>()?;
     let taken = |id: &u32| state.bonds.values().any(|bond| bond.id == *id);
     let id = match new.id {
         Some(id) if taken(&id) => {
@@ -227,16 +214,14 @@ pub fn create(router: &mut Router, new: NewBond) -> Result<IfIndex, OpError> {
         let output = nodes::Output::new(bond, choice, seed, snapshot, of_node, counters);
         NodeSpec::node(name, output).traced(nodes::trace)
     };
-    let index = router
-        .create_interface(NewInterface {
-            name: format!("BondEthernet{id}"),
-            kind: Kind::Virtual(&BOND),
-            mac,
-            mtu: MAX_FRAME - ETHERNET,
-            max_frame: MAX_FRAME,
-            tx: Tx::Node(Box::new(make)),
-        })
-        .map_err(|error| interface_error(&error))?;
+    let index = router.create_interface(NewInterface {
+        name: format!("BondEthernet{id}"),
+        kind: Kind::Virtual(&BOND),
+        mac,
+        mtu: MAX_FRAME - ETHERNET,
+        max_frame: MAX_FRAME,
+        tx: Tx::Node(Box::new(make)),
+    })?;
     let bond = Bond {
         id,
         mode: new.mode,
@@ -250,7 +235,7 @@ pub fn create(router: &mut Router, new: NewBond) -> Result<IfIndex, OpError> {
         ways,
         lacp: None,
     };
-    bonds_mut(router)?.bonds.insert(index.0, bond);
+    router.state_mut::<Bonds>()?.bonds.insert(index.0, bond);
     if new.mode == Mode::Lacp {
         machines::begin(router, index, mac);
     }
@@ -260,7 +245,7 @@ pub fn create(router: &mut Router, new: NewBond) -> Result<IfIndex, OpError> {
 
 /// Why an interface cannot be a member.
 fn refusal(router: &Router, interface: &Interface) -> Option<&'static str> {
-    let state = bonds(router).ok()?;
+    let state = router.state::<Bonds>().ok()?;
     match &interface.kind {
         Kind::Local => return Some("has no packets"),
         Kind::Sub(_) => return Some("is a sub-interface: a bond consists of whole links"),
@@ -289,7 +274,7 @@ fn refusal(router: &Router, interface: &Interface) -> Option<&'static str> {
 pub fn expect(router: &Router, index: IfIndex) -> Result<&Bond, OpError> {
     let name = router.interfaces.name(index);
     let none = || wrong(retval::INVALID_INTERFACE, format!("{name} is not a bond"), &name);
-    bonds(router)?.get(index).ok_or_else(none)
+    router.state::<Bonds>()?.get(index).ok_or_else(none)
 }
 
 /// Makes an interface a member of a bond.
@@ -298,9 +283,9 @@ pub fn expect(router: &Router, index: IfIndex) -> Result<&Bond, OpError> {
 /// No such bond or interface; it is a member already, or cannot be one. Nothing has changed then.
 pub fn add_member(router: &mut Router, bond: IfIndex, interface: IfIndex, config: PortConfig) -> Result<(), OpError> {
     let mode = expect(router, bond)?.mode;
-    let member = router.interfaces.expect(interface).map_err(|error| interface_error(&error))?;
+    let member = router.interfaces.expect(interface)?;
     let name = member.name.clone();
-    if let Some(other) = bonds(router)?.of_member(interface) {
+    if let Some(other) = router.state::<Bonds>()?.of_member(interface) {
         let text = format!("{name} is a member of {} already", router.interfaces.name(other));
         return Err(wrong(retval::VALUE_EXIST, text, &name));
     }
@@ -316,10 +301,10 @@ pub fn add_member(router: &mut Router, bond: IfIndex, interface: IfIndex, config
         let text = format!("a bond has {MEMBERS_MAX} members at most");
         return Err(OpError::new(retval::LIMIT_EXCEEDED, text).key("members"));
     };
-    let tx = router.interfaces.expect(bond).map_err(|error| interface_error(&error))?.tx;
+    let tx = router.interfaces.expect(bond)?.tx;
     let slot = router.graph.edge(tx, output).map_err(|error| graph_error(&error))?;
     router.graph.set_feature(nodes::INPUT.0, nodes::INPUT.1, interface, true).map_err(|error| graph_error(&error))?;
-    let state = bonds_mut(router)?;
+    let state = router.state_mut::<Bonds>()?;
     state.by_member.insert(interface.0, bond);
     if let Some(bond) = state.get_mut(bond) {
         bond.members.push(Member { interface, place, weight: 0, own_mac, device_mac, config });
@@ -345,7 +330,7 @@ pub fn add_member(router: &mut Router, bond: IfIndex, interface: IfIndex, config
 /// The interface is no member.
 pub fn remove_member(router: &mut Router, interface: IfIndex) -> Result<(), OpError> {
     let name = router.interfaces.name(interface);
-    let state = bonds_mut(router)?;
+    let state = router.state_mut::<Bonds>()?;
     let Some(index) = state.of_member(interface) else {
         return Err(wrong(retval::INVALID_INTERFACE, format!("{name} is not a member of a bond"), &name));
     };
@@ -358,7 +343,7 @@ pub fn remove_member(router: &mut Router, interface: IfIndex) -> Result<(), OpEr
 
 /// Ends a membership; the interface has its own MAC address again.
 fn release(router: &mut Router, index: IfIndex, interface: IfIndex) {
-    let Ok(state) = bonds_mut(router) else { return };
+    let Ok(state) = router.state_mut::<Bonds>() else { return };
     state.by_member.remove(&interface.0);
     let Some(bond) = state.get_mut(index) else { return };
     let Some(at) = bond.members.iter().position(|member| member.interface == interface) else { return };
@@ -389,7 +374,7 @@ fn release(router: &mut Router, index: IfIndex, interface: IfIndex) {
 /// The interface is no member, or its bond is of another mode.
 pub fn set_weight(router: &mut Router, interface: IfIndex, weight: u32) -> Result<(), OpError> {
     let name = router.interfaces.name(interface);
-    let state = bonds_mut(router)?;
+    let state = router.state_mut::<Bonds>()?;
     let Some(index) = state.of_member(interface) else {
         return Err(wrong(retval::INVALID_INTERFACE, format!("{name} is not a member of a bond"), &name));
     };
@@ -407,7 +392,7 @@ pub fn set_weight(router: &mut Router, interface: IfIndex, weight: u32) -> Resul
 
 /// A bond or a member goes.
 pub(crate) fn forget(router: &mut Router, index: IfIndex) {
-    let Ok(state) = bonds(router) else { return };
+    let Ok(state) = router.state::<Bonds>() else { return };
     if state.of_member(index).is_some() {
         let _ = remove_member(router, index);
         return;
@@ -417,7 +402,7 @@ pub(crate) fn forget(router: &mut Router, index: IfIndex) {
         release(router, index, member);
     }
     machines::end(router, index);
-    if let Ok(state) = bonds_mut(router) {
+    if let Ok(state) = router.state_mut::<Bonds>() {
         state.bonds.remove(&index.0);
     }
 }

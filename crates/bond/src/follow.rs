@@ -4,13 +4,13 @@ use quiver_graph::{IfIndex, Link};
 use quiver_net::interface::Mtu;
 use quiver_net::{IfEvent, Interface, Router};
 
-use crate::control::{self, Bond, ETHERNET, MAX_FRAME, Member, bonds, bonds_mut};
+use crate::control::{self, Bond, Bonds, ETHERNET, MAX_FRAME, Member};
 use crate::machines;
 use crate::ops::Mode;
 
 /// What happens to interfaces, as far as it concerns bonds and members.
 pub(crate) fn on_interface(router: &mut Router, event: &IfEvent) {
-    let Ok(state) = bonds(router) else { return };
+    let Ok(state) = router.state::<Bonds>() else { return };
     match *event {
         IfEvent::Deleted(index) => control::forget(router, index),
         IfEvent::Admin(index, _) if state.get(index).is_some() => update(router, index),
@@ -51,7 +51,7 @@ fn preferred<'a>(bond: &Bond, ready: impl Iterator<Item = &'a Member>) -> Option
 
 /// Finds out which members work, and what that says of the bond.
 pub(crate) fn update(router: &mut Router, index: IfIndex) {
-    let Some(bond) = bonds(router).ok().and_then(|state| state.get(index)) else { return };
+    let Some(bond) = router.state::<Bonds>().ok().and_then(|state| state.get(index)) else { return };
     let Some(interface) = router.interfaces.get(index) else { return };
     let (admin_up, was_up, name) = (interface.admin_up, interface.link.up, interface.name.clone());
     let of = |member: &&Member| router.interfaces.get(member.interface);
@@ -76,7 +76,7 @@ pub(crate) fn update(router: &mut Router, index: IfIndex) {
         bond.masks.set(sending, receiving);
     }
     let names: Vec<String> = bond.working().map(|member| router.interfaces.name(member.interface)).collect();
-    if let Some(bond) = bonds_mut(router).ok().and_then(|state| state.get_mut(index)) {
+    if let Some(bond) = router.state_mut::<Bonds>().ok().and_then(|state| state.get_mut(index)) {
         bond.active = active;
         if std::mem::replace(&mut bond.noted, sending) != sending {
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -97,7 +97,7 @@ pub(crate) fn update(router: &mut Router, index: IfIndex) {
 
 /// The bond has the MAC address of its first member, unless the user has chosen one.
 pub(crate) fn take_mac(router: &mut Router, index: IfIndex) {
-    let Some(bond) = bonds(router).ok().and_then(|state| state.get(index)) else { return };
+    let Some(bond) = router.state::<Bonds>().ok().and_then(|state| state.get(index)) else { return };
     let wanted = bond.members.first().map_or(bond.first_mac, |member| member.own_mac);
     let fixed = bond.fixed_mac;
     let Some(interface) = router.interfaces.get_mut(index) else { return };
@@ -113,7 +113,7 @@ pub(crate) fn take_mac(router: &mut Router, index: IfIndex) {
 /// A member has the MAC address of its bond.
 pub(crate) fn give_mac(router: &mut Router, index: IfIndex, member: IfIndex) {
     let Some(mac) = router.interfaces.get(index).map(|bond| bond.mac) else { return };
-    let own = bonds(router).ok().and_then(|state| Some(state.get(index)?.member(member)?.own_mac));
+    let own = router.state::<Bonds>().ok().and_then(|state| Some(state.get(index)?.member(member)?.own_mac));
     let Some(interface) = router.interfaces.get_mut(member) else { return };
     interface.origin.mac = mac;
     interface.member_mac = own;
@@ -129,7 +129,7 @@ fn keep_mac(router: &mut Router, index: IfIndex, member: IfIndex) {
     if own == of_bond {
         return;
     }
-    if let Some(member) = bonds_mut(router).ok().and_then(|state| state.get_mut(index)?.member_mut(member)) {
+    if let Some(member) = router.state_mut::<Bonds>().ok().and_then(|state| state.get_mut(index)?.member_mut(member)) {
         member.own_mac = own;
     }
     take_mac(router, index);
@@ -138,7 +138,7 @@ fn keep_mac(router: &mut Router, index: IfIndex, member: IfIndex) {
 
 /// A bond takes frames that all of its members take.
 pub(crate) fn resize(router: &mut Router, index: IfIndex) {
-    let Some(bond) = bonds(router).ok().and_then(|state| state.get(index)) else { return };
+    let Some(bond) = router.state::<Bonds>().ok().and_then(|state| state.get(index)) else { return };
     let of = |member: &Member| router.interfaces.get(member.interface).map(|interface| interface.max_frame);
     let max_frame = bond.members.iter().filter_map(of).min().unwrap_or(MAX_FRAME);
     let all: Vec<IfIndex> = std::iter::once(index).chain(router.interfaces.subs(index)).collect();

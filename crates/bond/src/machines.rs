@@ -5,13 +5,12 @@ use quiver_net::{Router, WorkerEvent};
 use quiver_wire::MacAddr;
 
 use quiver_command::operation::OpError;
-use quiver_net::interface::ops::interface_error;
 use quiver_net::ops::graph_error;
 
-use crate::control::{Machines, Member, bonds, bonds_mut};
+use crate::control::{Bonds, Machines, Member};
 use crate::follow;
 use crate::lacp::lag::{Kept, Lag};
-use crate::lacp::thread::{Entry, Guard};
+use crate::lacp::thread::{Entry, Lags};
 use crate::nodes::{LACP_OUTPUT, Outputs};
 
 /// Name of the process that looks at members after a thread has said that they have changed.
@@ -27,7 +26,7 @@ pub(crate) fn process(router: &mut Router, _now: u64) -> u64 {
 
 /// Bonds with LACP.
 pub(crate) fn speaking(router: &Router) -> Vec<IfIndex> {
-    let Ok(state) = bonds(router) else { return Vec::new() };
+    let Ok(state) = router.state::<Bonds>() else { return Vec::new() };
     state.iter().filter(|(_, bond)| bond.lacp.is_some()).map(|(index, _)| index).collect()
 }
 
@@ -35,9 +34,9 @@ pub(crate) fn speaking(router: &Router) -> Vec<IfIndex> {
 fn on_thread<R: Send + 'static>(
     router: &mut Router,
     thread: usize,
-    f: impl FnOnce(&mut Guard<'_>, u64) -> R + Send + 'static,
+    f: impl FnOnce(&mut Lags, u64) -> R + Send + 'static,
 ) -> Option<R> {
-    let shared = bonds(router).ok()?.parts.threads.get(thread)?.clone();
+    let shared = router.state::<Bonds>().ok()?.parts.threads.get(thread)?.clone();
     let now = router.graph.clock().now();
     router.graph.fleet().on(thread, move |_| f(&mut shared.lock(now), now))
 }
@@ -48,13 +47,13 @@ fn on_bond<R: Send + 'static>(
     bond: IfIndex,
     f: impl FnOnce(&mut Entry, u64) -> R + Send + 'static,
 ) -> Option<R> {
-    let owner = bonds(router).ok()?.get(bond)?.lacp?.owner;
+    let owner = router.state::<Bonds>().ok()?.get(bond)?.lacp?.owner;
     on_thread(router, owner, move |lags, now| lags.change(bond, |entry| f(entry, now)))?
 }
 
 /// The thread with the fewest bonds.
 fn idlest(router: &Router) -> usize {
-    let Ok(state) = bonds(router) else { return 0 };
+    let Ok(state) = router.state::<Bonds>() else { return 0 };
     let load = |thread: &usize| state.iter().filter(|(_, bond)| bond.lacp.is_some_and(|lacp| lacp.owner == *thread)).count();
     router.staying_workers().into_iter().min_by_key(load).unwrap_or(0)
 }
@@ -62,7 +61,7 @@ fn idlest(router: &Router) -> usize {
 /// Gives a new bond machines.
 pub(crate) fn begin(router: &mut Router, index: IfIndex, system: MacAddr) {
     let owner = idlest(router);
-    let Some(bond) = bonds_mut(router).ok().and_then(|state| state.get_mut(index)) else { return };
+    let Some(bond) = router.state_mut::<Bonds>().ok().and_then(|state| state.get_mut(index)) else { return };
     bond.lacp = Some(Machines { owner, ready: 0 });
     // Each bond has a key of its own, and 0 is none.
     let key = (bond.id % u32::from(u16::MAX)) as u16 + 1;
@@ -72,14 +71,14 @@ pub(crate) fn begin(router: &mut Router, index: IfIndex, system: MacAddr) {
 
 /// A bond goes.
 pub(crate) fn end(router: &mut Router, index: IfIndex) {
-    let Some(lacp) = bonds(router).ok().and_then(|state| state.get(index)?.lacp) else { return };
+    let Some(lacp) = router.state::<Bonds>().ok().and_then(|state| state.get(index)?.lacp) else { return };
     on_thread(router, lacp.owner, move |lags, _| drop(lags.remove(index)));
 }
 
 /// A member begins to speak; its link is still taken to be down.
 pub(crate) fn add_member(router: &mut Router, bond: IfIndex, interface: IfIndex) -> Result<(), OpError> {
-    let output = router.interfaces.expect(interface).map_err(|error| interface_error(&error))?.output;
-    let Some(member) = bonds(router)?.member(interface).copied() else { return Ok(()) };
+    let output = router.interfaces.expect(interface)?.output;
+    let Some(member) = router.state::<Bonds>()?.member(interface).copied() else { return Ok(()) };
     if let Some(node) = router.graph.node(LACP_OUTPUT) {
         let slot = router.graph.edge(node, output).map_err(|error| graph_error(&error))?;
         change_outputs(router, |outputs| {
@@ -98,13 +97,13 @@ pub(crate) fn remove_member(router: &mut Router, bond: IfIndex, member: &Member)
     change_outputs(router, |outputs| {
         outputs.remove(&interface);
     });
-    if let Some(lacp) = bonds_mut(router).ok().and_then(|state| state.get_mut(bond)?.lacp.as_mut()) {
+    if let Some(lacp) = router.state_mut::<Bonds>().ok().and_then(|state| state.get_mut(bond)?.lacp.as_mut()) {
         lacp.ready &= !(1 << place);
     }
 }
 
 fn change_outputs(router: &Router, change: impl FnOnce(&mut Outputs)) {
-    let Ok(state) = bonds(router) else { return };
+    let Ok(state) = router.state::<Bonds>() else { return };
     let mut outputs = Outputs::clone(&state.parts.outputs.get());
     change(&mut outputs);
     state.parts.outputs.publish(outputs);
@@ -112,7 +111,7 @@ fn change_outputs(router: &Router, change: impl FnOnce(&mut Outputs)) {
 
 /// Says whose links are up.
 pub(crate) fn set_ready(router: &mut Router, bond: IfIndex, ready: u32) {
-    let Some(lacp) = bonds_mut(router).ok().and_then(|state| state.get_mut(bond)?.lacp.as_mut()) else { return };
+    let Some(lacp) = router.state_mut::<Bonds>().ok().and_then(|state| state.get_mut(bond)?.lacp.as_mut()) else { return };
     let changed = std::mem::replace(&mut lacp.ready, ready) ^ ready;
     if changed == 0 {
         return;
@@ -132,7 +131,7 @@ pub(crate) fn set_system(router: &mut Router, bond: IfIndex) {
 
 /// The machines of a bond as they are now.
 pub(crate) fn lag(router: &mut Router, bond: IfIndex) -> Option<Lag> {
-    let owner = bonds(router).ok()?.get(bond)?.lacp?.owner;
+    let owner = router.state::<Bonds>().ok()?.get(bond)?.lacp?.owner;
     on_thread(router, owner, move |lags, _| lags.get(bond).map(|entry| entry.lag.clone()))?
 }
 
@@ -147,12 +146,12 @@ pub(crate) fn on_worker(router: &mut Router, event: &WorkerEvent) {
     let entries = on_thread(router, thread, |lags, _| lags.take_all()).unwrap_or_default();
     for (index, entry) in entries {
         let owner = idlest(router);
-        if let Some(lacp) = bonds_mut(router).ok().and_then(|state| state.get_mut(index)?.lacp.as_mut()) {
+        if let Some(lacp) = router.state_mut::<Bonds>().ok().and_then(|state| state.get_mut(index)?.lacp.as_mut()) {
             lacp.owner = owner;
             on_thread(router, owner, move |lags, _| lags.insert(index, entry));
         }
     }
-    if let Ok(state) = bonds(router) {
+    if let Ok(state) = router.state::<Bonds>() {
         state.publish_members();
     }
 }

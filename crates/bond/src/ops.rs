@@ -14,7 +14,7 @@ use quiver_net::rss::HashInput;
 use quiver_net::{IfIndex, Router};
 use quiver_wire::MacAddr;
 
-use crate::control::{self, BOND, ID_MAX, NewBond, bonds};
+use crate::control::{self, BOND, Bonds, ID_MAX, NewBond};
 use crate::lacp::lag::PortConfig;
 use crate::nodes::Choice;
 pub use lacp::{PortInfo, ShowLacp, ports};
@@ -71,12 +71,12 @@ pub fn register(registry: &mut Registry<Router>) {
 }
 
 fn numbers(router: &Router) -> Vec<IfIndex> {
-    bonds(router).map(|state| state.iter().map(|(index, _)| index).collect()).unwrap_or_default()
+    router.state::<Bonds>().map(|state| state.iter().map(|(index, _)| index).collect()).unwrap_or_default()
 }
 
 /// Members in their order: the bond has the MAC address of the first one.
 fn members(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
-    let Some(bond) = bonds(router).ok().and_then(|state| state.get(*index)) else { return };
+    let Some(bond) = router.state::<Bonds>().ok().and_then(|state| state.get(*index)) else { return };
     let name = IfRef(router.interfaces.name(*index));
     for member in &bond.members {
         let interface = IfRef(router.interfaces.name(member.interface));
@@ -174,7 +174,7 @@ impl Execute<Router> for CreateBond {
             return Err(error.key("load-balance"));
         }
         let index = control::create(router, NewBond { id, mode, balance: load_balance, mac: mac.map(MacAddr) })?;
-        let id = bonds(router)?.get(index).map(|bond| bond.id);
+        let id = router.state::<Bonds>()?.get(index).map(|bond| bond.id);
         router.made_by(index, &Self { id, ..self });
         Ok(Outcome::Done(Created::one(router, index)))
     }

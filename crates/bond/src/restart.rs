@@ -4,7 +4,7 @@ use quiver_graph::IfIndex;
 use quiver_net::Router;
 use quiver_net::restart::{Damaged, Load, Names, Round, Save, Subject};
 
-use crate::control::{bonds, bonds_mut};
+use crate::control::Bonds;
 use crate::lacp::lag::{Kept, Lag};
 use crate::ops::Mode;
 use crate::{follow, machines};
@@ -18,11 +18,11 @@ pub fn init(router: &mut Router) {
 }
 
 fn save(router: &mut Router, save: &mut Save) {
-    let all: Vec<IfIndex> = bonds(router).map(|state| state.iter().map(|(index, _)| index).collect()).unwrap_or_default();
+    let all: Vec<IfIndex> = router.state::<Bonds>().map(|state| state.iter().map(|(index, _)| index).collect()).unwrap_or_default();
     save.u64(all.len() as u64);
     for index in all {
         let lag = machines::lag(router, index);
-        let Some(bond) = bonds(router).ok().and_then(|state| state.get(index)) else { continue };
+        let Some(bond) = router.state::<Bonds>().ok().and_then(|state| state.get(index)) else { continue };
         save.u32(index.0).u32(bond.active.map_or(u32::MAX, |active| active.0));
         let port = |lag: &Lag, place| lag.port(place).copied();
         let ports: Vec<_> =
@@ -59,7 +59,7 @@ fn load(router: &mut Router, load: &mut Load<'_>, names: &Names, _: Round) -> Re
         let Some(index) = bond else { continue };
         // Links that have come up since are no news to the machines.
         follow::update(router, index);
-        let Some(bond) = bonds_mut(router).ok().and_then(|state| state.get_mut(index)) else { continue };
+        let Some(bond) = router.state_mut::<Bonds>().ok().and_then(|state| state.get_mut(index)) else { continue };
         let place = |interface: IfIndex| Some(bond.member(interface)?.place);
         let ports: Vec<(u8, Kept)> = ports.into_iter().filter_map(|(interface, kept)| Some((place(interface)?, kept))).collect();
         let active = active.filter(|active| bond.mode == Mode::ActiveBackup && bond.member(*active).is_some());

@@ -66,14 +66,13 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.module(classify());
     handlers.reply::<ClassifyAddDelTable, ClassifyAddDelTableReply>(change_table);
     handlers.act::<ClassifyAddDelSession, ClassifyAddDelSessionReply>(change_session);
-    handlers.reply::<ClassifyTableIds, ClassifyTableIdsReply>(|router, _| {
-        let ids = control::classify(router)?.tables().map(|(number, _)| number).collect();
+    handlers.get::<ClassifyTableIds, ClassifyTableIdsReply>(|router, _| {
+        let ids = router.state::<control::Classify>()?.tables().map(|(number, _)| number).collect();
         Ok(ClassifyTableIdsReply { ids, ..Default::default() })
     });
-    handlers.reads::<ClassifyTableIds>();
-    handlers.reply::<ClassifyTableByInterface, ClassifyTableByInterfaceReply>(|router, m| {
+    handlers.get::<ClassifyTableByInterface, ClassifyTableByInterfaceReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
-        let state = control::classify(router)?;
+        let state = router.state::<control::Classify>()?;
         let of = |place| state.acl(place, index.0).unwrap_or(NONE);
         Ok(ClassifyTableByInterfaceReply {
             retval: 0,
@@ -83,9 +82,8 @@ pub(crate) fn add(handlers: &mut Handlers) {
             ip6_table_id: of(Place::Ip6In),
         })
     });
-    handlers.reads::<ClassifyTableByInterface>();
-    handlers.reply::<ClassifyTableInfo, ClassifyTableInfoReply>(|router, m| {
-        let table = control::classify(router)?.table(m.table_id)?;
+    handlers.get::<ClassifyTableInfo, ClassifyTableInfoReply>(|router, m| {
+        let table = router.state::<control::Classify>()?.table(m.table_id)?;
         Ok(ClassifyTableInfoReply {
             retval: 0,
             table_id: m.table_id,
@@ -99,9 +97,8 @@ pub(crate) fn add(handlers: &mut Handlers) {
             mask: table.shape.mask.clone(),
         })
     });
-    handlers.reads::<ClassifyTableInfo>();
     handlers.dump::<ClassifySessionDump>(|router, m, send| {
-        let Some(table) = control::classify(router).ok().and_then(|state| state.table(m.table_id).ok()) else { return };
+        let Some(table) = router.state::<control::Classify>().ok().and_then(|state| state.table(m.table_id).ok()) else { return };
         let len = table.shape.mask.len();
         for (key, session) in table.sessions() {
             send(&ClassifySessionDetails {
@@ -124,11 +121,11 @@ fn filters(handlers: &mut Handlers) {
         let table_index = set_filter(router, FilterOf::Trace, m.table_index, m.sort_masks)?;
         Ok(ClassifyTraceSetTableReply { retval: 0, table_index })
     });
-    handlers.reply::<ClassifyTraceLookupTable, ClassifyTraceLookupTableReply>(|router, m| {
+    handlers.get::<ClassifyTraceLookupTable, ClassifyTraceLookupTableReply>(|router, m| {
         let table_index = find_in_filter(router, FilterOf::Trace, m.skip_n_vectors, &m.mask)?;
         Ok(ClassifyTraceLookupTableReply { retval: 0, table_index })
     });
-    handlers.reply::<ClassifyTraceGetTables, ClassifyTraceGetTablesReply>(|router, _| {
+    handlers.get::<ClassifyTraceGetTables, ClassifyTraceGetTablesReply>(|router, _| {
         Ok(ClassifyTraceGetTablesReply { retval: 0, count: 0, indices: tables_of(router, FilterOf::Trace)? })
     });
     handlers.reply::<ClassifyPcapSetTable, ClassifyPcapSetTableReply>(|router, m| {
@@ -136,19 +133,15 @@ fn filters(handlers: &mut Handlers) {
         let table_index = set_filter(router, of, m.table_index, m.sort_masks)?;
         Ok(ClassifyPcapSetTableReply { retval: 0, table_index })
     });
-    handlers.reply::<ClassifyPcapLookupTable, ClassifyPcapLookupTableReply>(|router, m| {
+    handlers.get::<ClassifyPcapLookupTable, ClassifyPcapLookupTableReply>(|router, m| {
         let of = capture(router, &m.sw_if_index)?;
         let table_index = find_in_filter(router, of, m.skip_n_vectors, &m.mask)?;
         Ok(ClassifyPcapLookupTableReply { retval: 0, table_index })
     });
-    handlers.reply::<ClassifyPcapGetTables, ClassifyPcapGetTablesReply>(|router, m| {
+    handlers.get::<ClassifyPcapGetTables, ClassifyPcapGetTablesReply>(|router, m| {
         let of = capture(router, &m.sw_if_index)?;
         Ok(ClassifyPcapGetTablesReply { retval: 0, count: 0, indices: tables_of(router, of)? })
     });
-    handlers.reads::<ClassifyTraceLookupTable>();
-    handlers.reads::<ClassifyTraceGetTables>();
-    handlers.reads::<ClassifyPcapLookupTable>();
-    handlers.reads::<ClassifyPcapGetTables>();
 }
 
 /// Of captures: 0 stands for those that name no interface.
@@ -162,7 +155,7 @@ fn capture(router: &Router, index: &InterfaceIndex) -> Result<FilterOf, OpError>
 fn set_filter(router: &mut Router, of: FilterOf, table: u32, sort: bool) -> Result<u32, OpError> {
     let mut first = given(table);
     if let (Some(table), true) = (first, sort) {
-        let state = control::classify(router)?;
+        let state = router.state::<control::Classify>()?;
         state.table(table)?;
         let chain = state.chain(table);
         first = filter::sort(router, chain)?;
@@ -172,12 +165,12 @@ fn set_filter(router: &mut Router, of: FilterOf, table: u32, sort: bool) -> Resu
 }
 
 fn find_in_filter(router: &Router, of: FilterOf, skip: u32, mask: &[u8]) -> Result<u32, OpError> {
-    let first = control::classify(router)?.filters().get(of);
+    let first = router.state::<control::Classify>()?.filters().get(of);
     Ok(filter::compatible(router, first, skip, mask)?.unwrap_or(NONE))
 }
 
 fn tables_of(router: &Router, of: FilterOf) -> Result<Vec<u32>, OpError> {
-    let state = control::classify(router)?;
+    let state = router.state::<control::Classify>()?;
     Ok(state.filters().get(of).map(|first| state.chain(first)).unwrap_or_default())
 }
 
@@ -194,12 +187,11 @@ fn acls(handlers: &mut Handlers) {
         let tables = [m.ip4_table_index, m.ip6_table_index];
         set_places(router, &InterfaceIndex(0), [Place::Ip4Punt, Place::Ip6Punt], tables, m.is_add)
     });
-    handlers.reply::<PuntAclGet, PuntAclGetReply>(|router, _| {
-        let state = control::classify(router)?;
+    handlers.get::<PuntAclGet, PuntAclGetReply>(|router, _| {
+        let state = router.state::<control::Classify>()?;
         let of = |place| state.acl(place, 0).unwrap_or(NONE);
         Ok(PuntAclGetReply { retval: 0, ip4_table_index: of(Place::Ip4Punt), ip6_table_index: of(Place::Ip6Punt) })
     });
-    handlers.reads::<PuntAclGet>();
 }
 
 fn set_places<const N: usize>(
@@ -224,8 +216,8 @@ fn change_table(router: &mut Router, m: ClassifyAddDelTable) -> Result<ClassifyA
         return Err(wrong("match_n_vectors", "1 to 5 vectors are compared, at most 5 skipped"));
     }
     // As VPP: one that is not there is a new one.
-    let known =
-        given(m.table_index).filter(|table| !m.is_add || control::classify(router).is_ok_and(|state| state.table(*table).is_ok()));
+    let known = given(m.table_index)
+        .filter(|table| !m.is_add || router.state::<control::Classify>().is_ok_and(|state| state.table(*table).is_ok()));
     let request = ChangeTable {
         table: known,
         mask: m.is_add.then(|| Mask::joined(m.skip_n_vectors, &m.mask)),
@@ -243,7 +235,7 @@ fn change_table(router: &mut Router, m: ClassifyAddDelTable) -> Result<ClassifyA
     let none = ClassifyAddDelTableReply { retval: 0, new_table_index: NONE, skip_n_vectors: NONE, match_n_vectors: NONE };
     let Outcome::Done(made) = perform::<ChangeTable>(router, request)? else { return Ok(none) };
     let Some(number) = made.table else { return Ok(none) };
-    let table = control::classify(router)?.table(number)?;
+    let table = router.state::<control::Classify>()?.table(number)?;
     Ok(ClassifyAddDelTableReply {
         retval: 0,
         new_table_index: number,
@@ -253,7 +245,7 @@ fn change_table(router: &mut Router, m: ClassifyAddDelTable) -> Result<ClassifyA
 }
 
 fn change_session(router: &mut Router, m: ClassifyAddDelSession) -> Result<(), OpError> {
-    let table = control::classify(router)?.table(m.table_index)?;
+    let table = router.state::<control::Classify>()?.table(m.table_index)?;
     if m.r#match.len() != (table.shape.skip + table.vectors()) as usize * VECTOR {
         return Err(wrong("match_len", "the match has 16 bytes for each vector skipped or compared"));
     }

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::{GraphError, IfIndex, Published};
-use quiver_net::fib::ops::fib_error;
-use quiver_net::interface::ops::interface_error;
 use quiver_net::ip::FamilyId;
 use quiver_net::ops::graph_error;
-use quiver_net::{IfEvent, Router};
+use quiver_net::{IfEvent, PluginState, Router};
 
 pub use crate::table::{Session, Shape, Table};
 use crate::view::{Action, CHAIN_MAX, DENY, FilterOf, Filters, Key, NONE, Place, Rule, View};
@@ -32,6 +30,10 @@ pub struct Classify {
     /// Tables that were made for filters.
     pub(crate) made: BTreeSet<u32>,
     published: Published<View>,
+}
+
+impl PluginState for Classify {
+    const OFF: &'static str = "the classifier's plugin is off";
 }
 
 impl Classify {
@@ -101,22 +103,6 @@ fn no_table(number: u32) -> OpError {
     OpError::new(retval::NO_SUCH_TABLE, format!("there is no classifier table {number}")).key("table").value(number)
 }
 
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn classify(router: &Router) -> Result<&Classify, OpError> {
-    router.part().ok_or_else(off)
-}
-
-pub(crate) fn classify_mut(router: &mut Router) -> Result<&mut Classify, OpError> {
-    router.part_mut().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the classifier's plugin is off")
-}
-
 /// Adds nodes and state.
 ///
 /// # Errors
@@ -141,7 +127,7 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
 /// A mask that cannot be, a chain that would be too long, no room.
 pub fn add_table(router: &mut Router, number: Option<u32>, shape: Shape, next: Option<u32>) -> Result<u32, OpError> {
     let domain = router.graph.domain().clone();
-    let state = classify_mut(router)?;
+    let state = router.state_mut::<Classify>()?;
     let number = number.unwrap_or_else(|| (0..).find(|n| !state.tables.contains_key(n)).unwrap_or(NONE));
     if number >= TABLES_MAX {
         return Err(OpError::new(retval::TABLE_TOO_BIG, format!("there are at most {TABLES_MAX} classifier tables")).key("table"));
@@ -158,7 +144,7 @@ pub fn add_table(router: &mut Router, number: Option<u32>, shape: Shape, next: O
 /// # Errors
 /// No such table, a loop, a chain that would be too long.
 pub fn set_next(router: &mut Router, number: u32, next: Option<u32>) -> Result<(), OpError> {
-    let state = classify_mut(router)?;
+    let state = router.state_mut::<Classify>()?;
     state.table(number)?;
     check_next(state, number, next)?;
     if let Some(table) = state.tables.get_mut(&number) {
@@ -199,7 +185,7 @@ fn longest_before(state: &Classify, number: u32) -> usize {
 /// # Errors
 /// No such table, or it is used.
 pub fn delete_table(router: &mut Router, number: u32, chain: bool) -> Result<(), OpError> {
-    let state = classify(router)?;
+    let state = router.state::<Classify>()?;
     state.table(number)?;
     let gone = if chain { state.chain(number) } else { vec![number] };
     let used = |by: String, table: u32| {
@@ -218,12 +204,12 @@ pub fn delete_table(router: &mut Router, number: u32, chain: bool) -> Result<(),
         }
     }
     for table in gone {
-        let keys: Vec<Key> = classify(router)?.table(table)?.sessions().map(|(key, _)| *key).collect();
+        let keys: Vec<Key> = router.state::<Classify>()?.table(table)?.sessions().map(|(key, _)| *key).collect();
         // No node comes to it any more.
         for key in keys {
             remove_session(router, table, &key)?;
         }
-        let state = classify_mut(router)?;
+        let state = router.state_mut::<Classify>()?;
         state.tables.remove(&table);
         state.made.remove(&table);
         state.publish_table(table);
@@ -255,7 +241,7 @@ pub(crate) fn describe(router: &Router, place: Place, interface: u32) -> String 
 /// # Errors
 /// No such table, no room; nothing has changed then.
 pub fn add_session(router: &mut Router, number: u32, key: Key, session: Session) -> Result<(), OpError> {
-    classify(router)?.table(number)?;
+    router.state::<Classify>()?.table(number)?;
     let action = hold(router, session.action)?;
     let rule = Rule { deny: session.hit_next == DENY, advance: session.advance, action };
     let done = insert(router, number, key, session, rule);
@@ -270,7 +256,7 @@ pub fn add_session(router: &mut Router, number: u32, key: Key, session: Session)
 }
 
 fn insert(router: &mut Router, number: u32, key: Key, session: Session, rule: Rule) -> Result<Option<Session>, OpError> {
-    let state = classify_mut(router)?;
+    let state = router.state_mut::<Classify>()?;
     let table = state.tables.get_mut(&number).ok_or_else(|| no_table(number))?;
     let (rule, new) = table.rule(rule)?;
     if new {
@@ -285,7 +271,7 @@ fn insert(router: &mut Router, number: u32, key: Key, session: Session, rule: Ru
 /// # Errors
 /// No such table or session.
 pub fn remove_session(router: &mut Router, number: u32, key: &Key) -> Result<(), OpError> {
-    let table = classify_mut(router)?.tables.get_mut(&number).ok_or_else(|| no_table(number))?;
+    let table = router.state_mut::<Classify>()?.tables.get_mut(&number).ok_or_else(|| no_table(number))?;
     let gone = table.remove(key).ok_or_else(|| {
         OpError::new(retval::NO_SUCH_ENTRY, format!("classifier table {number} has no such session")).key("match")
     })?;
@@ -295,7 +281,7 @@ pub fn remove_session(router: &mut Router, number: u32, key: &Key) -> Result<(),
 
 /// The action as nodes have it: with a FIB that stays.
 fn hold(router: &mut Router, action: Action) -> Result<Action, OpError> {
-    let mut fib = |family, id| router.hold_or_make_table(family, id, HOLDER).map_err(|error| fib_error(&error));
+    let mut fib = |family, id| router.hold_or_make_table(family, id, HOLDER).map_err(OpError::from);
     Ok(match action {
         Action::Fib4(id) => Action::Fib4(fib(FamilyId::V4, id)?),
         Action::Fib6(id) => Action::Fib6(fib(FamilyId::V6, id)?),
@@ -320,7 +306,7 @@ pub fn set_acl(router: &mut Router, place: Place, interface: IfIndex, table: u32
     let punted = matches!(place, Place::Ip4Punt | Place::Ip6Punt);
     let of = router.interfaces.iter().map(|one| one.index).filter(|one| punted || *one == interface);
     let links: Vec<(u32, u8)> = of.map(|one| (one.0, link_header(router, one))).collect();
-    let state = classify_mut(router)?;
+    let state = router.state_mut::<Classify>()?;
     state.table(table)?;
     if state.acl(place, interface.0).is_some() {
         return Ok(());
@@ -342,7 +328,7 @@ pub fn set_acl(router: &mut Router, place: Place, interface: IfIndex, table: u32
 /// # Errors
 /// It does not.
 pub fn unset_acl(router: &mut Router, place: Place, interface: IfIndex, table: u32) -> Result<(), OpError> {
-    let state = classify(router)?;
+    let state = router.state::<Classify>()?;
     state.table(table)?;
     if state.acl(place, interface.0) != Some(table) {
         let text = format!("classifier table {table} is not {}", describe(router, place, interface.0));
@@ -353,7 +339,7 @@ pub fn unset_acl(router: &mut Router, place: Place, interface: IfIndex, table: u
 }
 
 fn take_away(router: &mut Router, place: Place, interface: IfIndex) -> Result<(), OpError> {
-    let state = classify_mut(router)?;
+    let state = router.state_mut::<Classify>()?;
     state.acls.remove(&(place, interface.0));
     state.publish(|view| view.set_first(place, interface.0, NONE));
     Ok(())
@@ -362,7 +348,7 @@ fn take_away(router: &mut Router, place: Place, interface: IfIndex) -> Result<()
 fn switch(router: &mut Router, place: Place, interface: IfIndex, on: bool) -> Result<(), OpError> {
     let Some((arc, node)) = nodes::feature(place) else {
         let tx = place == Place::L2Out;
-        return router.set_l2_filter(interface, tx, nodes::filter(tx), on).map_err(|error| interface_error(&error));
+        return router.set_l2_filter(interface, tx, nodes::filter(tx), on).map_err(OpError::from);
     };
     router.graph.set_feature(arc, node, interface, on).map(drop).map_err(|error| graph_error(&error))
 }
@@ -375,7 +361,7 @@ fn link_header(router: &Router, interface: IfIndex) -> u8 {
 /// There is another interface, of which packets may be punted.
 fn note_link(router: &mut Router, index: IfIndex) {
     let link = link_header(router, index);
-    let Ok(state) = classify(router) else { return };
+    let Ok(state) = router.state::<Classify>() else { return };
     if [Place::Ip4Punt, Place::Ip6Punt].iter().any(|place| state.acl(*place, 0).is_some()) {
         state.publish(|view| view.set_link(index.0, link));
     }
@@ -385,7 +371,7 @@ fn note_link(router: &mut Router, index: IfIndex) {
 fn forget(router: &mut Router, index: IfIndex) {
     // There is nothing that could not be removed.
     let _ = filter::set(router, FilterOf::Interface(index.0), None);
-    let Ok(state) = classify(router) else { return };
+    let Ok(state) = router.state::<Classify>() else { return };
     let gone: Vec<Place> = state.acls().filter(|(_, interface, _)| *interface == index.0).map(|(place, ..)| place).collect();
     for place in gone {
         // The feature is declared, so that this cannot fail.

@@ -8,7 +8,7 @@ use quiver_net::Router;
 use quiver_net::filter::PacketFilters;
 use quiver_wire::pcapfile::missing_header;
 
-use crate::control::{add_session, add_table, classify, classify_mut, delete_table, remove_session, set_next};
+use crate::control::{Classify, add_session, add_table, delete_table, remove_session, set_next};
 use crate::table::{Session, Shape};
 use crate::view::{Action, CHAIN_MAX, DENY, FilterOf, View};
 
@@ -46,7 +46,7 @@ fn is_in(view: &View, first: u32, frame: &[u8]) -> bool {
 /// # Errors
 /// No such table.
 pub fn set(router: &mut Router, of: FilterOf, table: Option<u32>) -> Result<(), OpError> {
-    let state = classify_mut(router)?;
+    let state = router.state_mut::<Classify>()?;
     table.map(|table| state.table(table).map(drop)).transpose()?;
     let before = state.filters.get(of);
     state.filters.set(of, table);
@@ -60,7 +60,7 @@ pub fn set(router: &mut Router, of: FilterOf, table: Option<u32>) -> Result<(), 
     for table in gone {
         // One that something else uses by now stays.
         if delete_table(router, table, false).is_ok() {
-            classify_mut(router)?.made.remove(&table);
+            router.state_mut::<Classify>()?.made.remove(&table);
         }
     }
     Ok(())
@@ -71,7 +71,7 @@ pub fn set(router: &mut Router, of: FilterOf, table: Option<u32>) -> Result<(), 
 /// # Errors
 /// No such table.
 pub fn sort(router: &mut Router, mut chain: Vec<u32>) -> Result<Option<u32>, OpError> {
-    let state = classify(router)?;
+    let state = router.state::<Classify>()?;
     let bits = |table: &u32| -> u32 {
         state.table(*table).map(|table| table.shape.mask.iter().map(|byte| byte.count_ones()).sum()).unwrap_or_default()
     };
@@ -89,7 +89,7 @@ pub fn sort(router: &mut Router, mut chain: Vec<u32>) -> Result<Option<u32>, OpE
 
 /// The table of a chain that compares exactly these bytes.
 pub fn compatible(router: &Router, first: Option<u32>, skip: u32, mask: &[u8]) -> Result<Option<u32>, OpError> {
-    let state = classify(router)?;
+    let state = router.state::<Classify>()?;
     let fits = |table: &u32| state.table(*table).is_ok_and(|table| table.shape.skip == skip && table.shape.mask == mask);
     Ok(first.and_then(|first| state.chain(first).into_iter().find(fits)))
 }
@@ -99,7 +99,7 @@ pub fn compatible(router: &Router, first: Option<u32>, skip: u32, mask: &[u8]) -
 /// # Errors
 /// A mask that cannot be, or no room; nothing has changed then.
 pub fn add(router: &mut Router, of: FilterOf, shape: Shape, values: &[u8]) -> Result<(), OpError> {
-    let state = classify(router)?;
+    let state = router.state::<Classify>()?;
     let first = state.filters.get(of);
     let mut chain = first.map(|first| state.chain(first)).unwrap_or_default();
     let known = compatible(router, first, shape.skip, &shape.mask)?;
@@ -111,7 +111,7 @@ pub fn add(router: &mut Router, of: FilterOf, shape: Shape, values: &[u8]) -> Re
         Some(known) => known,
         None => add_table(router, None, shape, None)?,
     };
-    let key = classify(router)?.table(table)?.key(values);
+    let key = router.state::<Classify>()?.table(table)?.key(values);
     let session = Session { hit_next: DENY, opaque: 0, advance: 0, action: Action::None };
     if let Err(error) = add_session(router, table, key, session) {
         if known.is_none() {
@@ -122,7 +122,7 @@ pub fn add(router: &mut Router, of: FilterOf, shape: Shape, values: &[u8]) -> Re
     if known.is_some() {
         return Ok(());
     }
-    classify_mut(router)?.made.insert(table);
+    router.state_mut::<Classify>()?.made.insert(table);
     chain.push(table);
     let first = sort(router, chain)?;
     set(router, of, first)
@@ -133,10 +133,10 @@ pub fn add(router: &mut Router, of: FilterOf, shape: Shape, values: &[u8]) -> Re
 /// # Errors
 /// The filter has no such mask, or not these values under it.
 pub fn remove(router: &mut Router, of: FilterOf, skip: u32, mask: &[u8], values: &[u8]) -> Result<(), OpError> {
-    let first = classify(router)?.filters.get(of);
+    let first = router.state::<Classify>()?.filters.get(of);
     let Some(table) = compatible(router, first, skip, mask)? else {
         return Err(OpError::new(retval::NO_SUCH_TABLE, "the filter has no such mask").key("mask"));
     };
-    let key = classify(router)?.table(table)?.key(values);
+    let key = router.state::<Classify>()?.table(table)?.key(values);
     remove_session(router, table, &key)
 }

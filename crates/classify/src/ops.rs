@@ -19,7 +19,7 @@ pub use self::filter::{ChangeFilter, ShowFilters};
 pub use self::pattern::{Mask, Match, to_hex};
 pub use self::show::{Kind, SessionInfo, ShowAcls, ShowTables, TableInfo};
 pub use self::values::{Action, Next, Signed};
-use crate::control::{self, Session, Shape, classify};
+use crate::control::{self, Classify, Session, Shape};
 use crate::view::{NONE, Place};
 
 /// Lines that `help` and the reference show.
@@ -117,7 +117,7 @@ impl Execute<Router> for ChangeTable {
             return Ok(Outcome::Done(Made { table: None }));
         }
         if let Some(table) = self.table
-            && classify(router)?.table(table).is_ok()
+            && router.state::<Classify>()?.table(table).is_ok()
         {
             control::set_next(router, table, self.next_table)?;
             return Ok(Outcome::Done(Made { table: Some(table) }));
@@ -163,7 +163,7 @@ impl Execute<Router> for ChangeSession {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let key = classify(router)?.table(self.table)?.key(&self.values.0);
+        let key = router.state::<Classify>()?.table(self.table)?.key(&self.values.0);
         if self.del {
             return control::remove_session(router, self.table, &key).map(Outcome::Done);
         }
@@ -243,7 +243,7 @@ pub(crate) fn set(router: &mut Router, interface: IfIndex, places: &[(Place, u32
     }
     let mut done = Vec::new();
     for (place, table) in places {
-        let before = classify(router)?.acl(*place, interface.0);
+        let before = router.state::<Classify>()?.acl(*place, interface.0);
         let result = match on {
             true => control::set_acl(router, *place, interface, *table),
             false => control::unset_acl(router, *place, interface, *table),

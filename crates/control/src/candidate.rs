@@ -90,10 +90,7 @@ pub struct Window {
 impl Window {
     /// That of a router.
     pub fn of(router: &mut Router) -> Rc<Self> {
-        if router.part::<Rc<Self>>().is_none() {
-            router.add_part(Rc::<Self>::default());
-        }
-        router.part::<Rc<Self>>().cloned().unwrap_or_default()
+        Rc::clone(router.part_or_default())
     }
 
     /// Opens it, or puts its end off: what was before the first commit counts.

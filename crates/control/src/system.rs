@@ -104,10 +104,7 @@ impl ScriptHost<Router> for Scripts {
     }
 
     fn script_state(router: &mut Router) -> &mut ScriptState {
-        if router.part::<ScriptState>().is_none() {
-            router.add_part(ScriptState::default());
-        }
-        router.part_mut().unwrap_or_else(|| unreachable!("it was added above"))
+        router.part_or_default()
     }
 
     fn open_script(router: &mut Router, path: &str, operator: bool) -> Result<Opening, OpError> {

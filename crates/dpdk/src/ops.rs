@@ -8,7 +8,7 @@ use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::{Execute, Request as _};
 use quiver_net::Router;
-use quiver_net::interface::ops::{Created, interface_error, resolve};
+use quiver_net::interface::ops::{Created, resolve};
 use serde::Serialize;
 
 use crate::plugin::{device_of, note_request, open, while_shut};
@@ -89,7 +89,7 @@ impl Execute<Router> for DeleteDpdk {
         if device_of(router, index).is_none() {
             return Err(no_dpdk(&self.interface));
         }
-        router.delete_interface(index).map_err(|error| interface_error(&error))?;
+        router.delete_interface(index)?;
         Ok(Outcome::Done(()))
     }
 }

@@ -30,6 +30,13 @@ pub struct NetDevice {
     pub speed: Option<u64>,
 }
 
+/// Memory node of a device of the router's namespace, where it belongs to one.
+pub(crate) fn numa(name: &str) -> Option<usize> {
+    // -1 where the device belongs to no node, and no file for devices without hardware.
+    let path = format!("/sys/class/net/{name}/device/numa_node");
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
 /// Asks about devices of the network namespace in which it was opened, from whatever thread.
 #[derive(Debug)]
 pub struct NetDevices {

@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use quiver_command::operation::{OpError, retval};
+use quiver_command::operation::OpError;
 use quiver_drivers::fast_path::{FastPath, NO_PROGRAM, PORTS, Question, Received, Takers, Traffic};
 use quiver_drivers::rights::SharedRights;
 use quiver_graph::IfIndex;
 use quiver_net::fib::Class;
 use quiver_net::ip::FamilyId;
-use quiver_net::{IfEvent, Router};
+use quiver_net::{IfEvent, PluginState, Router};
 
 use crate::ports::{self, Part};
 use crate::table::{Lead, Shared, Table};
@@ -78,6 +78,10 @@ pub struct State {
     pub observed: bool,
 }
 
+impl PluginState for State {
+    const OFF: &'static str = "the plugin of the fast path is off";
+}
+
 /// Adds state and process.
 pub fn start(router: &mut Router) {
     router.add_part(State {
@@ -92,18 +96,6 @@ pub fn start(router: &mut Router) {
     router.listen(on_interface);
     router.add_process(PROCESS, run);
     router.add_counters(count);
-}
-
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn state(router: &Router) -> Result<&State, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin of the fast path is off")
 }
 
 impl State {
@@ -134,7 +126,7 @@ impl State {
 /// # Errors
 /// The plugin is off.
 pub fn set(router: &mut Router, on: bool) -> Result<(), OpError> {
-    let state: &mut State = router.part_mut().ok_or_else(off)?;
+    let state: &mut State = router.state_mut()?;
     state.on = on;
     if on && state.failure().is_some() {
         state.program = Program::None;
@@ -316,7 +308,7 @@ fn review(router: &mut Router, shared: &Arc<Shared>) {
 
 /// Has those devices run the program whose packets could leave by another one; the rest keeps the plain program.
 fn members(router: &mut Router, shared: &Shared) {
-    let Ok(state) = state(router) else { return };
+    let Ok(state) = router.state::<State>() else { return };
     let leaves = |port: &Port| port.part.output.is_ok();
     let wanted = |index: &IfIndex, port: &Port| {
         port.part.input.is_ok() && port.refused.is_none() && state.ports.iter().any(|(other, port)| other != index && leaves(port))
@@ -388,7 +380,7 @@ pub(crate) fn settle(router: &Router, shared: &Shared) -> bool {
 
 /// Decides destinations that packets were for; `true` where more may wait.
 pub(crate) fn decide(router: &Router, shared: &Shared) -> bool {
-    let Ok(state) = state(router) else { return false };
+    let Ok(state) = router.state::<State>() else { return false };
     let mut table = shared.table();
     for _ in 0..STEP {
         let Ok(Some(question)) = table.kernel.question() else { return false };

@@ -122,7 +122,7 @@ impl PortInfo {
 /// # Errors
 /// The plugin is off.
 pub fn shown(router: &Router) -> Result<FastPathInfo, OpError> {
-    let state = control::state(router)?;
+    let state = router.state::<control::State>()?;
     let reason = if !state.on {
         Some("it is off".to_owned())
     } else if let Some(why) = state.failure() {
@@ -193,7 +193,7 @@ impl Text for FastPathInfo {
 }
 
 fn configuration(router: &Router, out: &mut Configuration<Router>) {
-    if control::state(router).is_ok_and(|state| !state.on) {
+    if router.state::<control::State>().is_ok_and(|state| !state.on) {
         out.push(&SetFastPath { on: false }).undo(&SetFastPath { on: true });
     }
 }

@@ -23,7 +23,7 @@ pub struct Part {
 
 /// The driver's object of an AF_XDP interface.
 pub fn af_xdp(interface: &Interface) -> Option<&AfXdp> {
-    interface.device.as_ref()?.port.as_any()?.downcast_ref()
+    interface.port()
 }
 
 /// AF_XDP interfaces.

@@ -6,12 +6,13 @@ use quiver_graph::IfIndex;
 use quiver_ipfix::exporter::{self as collector, Exporter};
 use quiver_net::Router;
 use quiver_net::api::{Flow, Handlers, address, from_address, index_of, perform, reference};
+use quiver_net::interface::ops::Direction;
 use quiver_net::ops::done;
 
-use crate::control::flowprobe;
+use crate::control::Flowprobe;
 use crate::flows::Params;
 use crate::key::Record;
-use crate::ops::{Direction, Flush, SetExporter, SetFeature, SetParams, Which};
+use crate::ops::{Flush, SetExporter, SetFeature, SetParams, Which};
 
 pub mod probe {
     use quiver_api::defs::InterfaceIndex;
@@ -71,7 +72,7 @@ pub use probe::*;
 const NONE: u32 = u32::MAX;
 
 pub(crate) fn add(handlers: &mut Handlers) {
-    handlers.module(probe::flowprobe());
+    handlers.module(flowprobe());
     handlers.module(ipfix_export());
     handlers.act::<FlowprobeTxInterfaceAddDel, FlowprobeTxInterfaceAddDelReply>(|router, m| {
         // The handler of VPP takes the flag for the number that the newer message has; either is understood here.
@@ -99,7 +100,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         feature(router, &m.sw_if_index, which, direction, m.is_add)
     });
     handlers.dump::<FlowprobeInterfaceDump>(|router, m, send| {
-        let Ok(state) = flowprobe(router) else { return };
+        let Ok(state) = router.state::<Flowprobe>() else { return };
         for (index, which, direction) in state.features().filter(|(index, ..)| [NONE, index.0].contains(&m.sw_if_index.0)) {
             send(&details(index, which, direction));
         }
@@ -116,12 +117,11 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let timer = |value: u32| Some(value).filter(|value| *value != NONE);
         params(router, m.record_flags, timer(m.active_timer), timer(m.passive_timer))
     });
-    handlers.reply::<FlowprobeGetParams, FlowprobeGetParamsReply>(|router, _| {
-        let Params { record, active, passive, .. } = *flowprobe(router)?.params();
+    handlers.get::<FlowprobeGetParams, FlowprobeGetParamsReply>(|router, _| {
+        let Params { record, active, passive, .. } = *router.state::<Flowprobe>()?.params();
         let record_flags = FlowprobeRecordFlags(record.bits());
         Ok(FlowprobeGetParamsReply { retval: 0, record_flags, active_timer: active, passive_timer: passive })
     });
-    handlers.reads::<FlowprobeGetParams>();
     exporters(handlers);
 }
 
@@ -200,7 +200,7 @@ fn params(router: &mut Router, flags: FlowprobeRecordFlags, active: Option<u32>,
         record: Record::from_bits(flags.0),
         active: active.unwrap_or(usual_active),
         passive: passive.unwrap_or(usual_passive),
-        sample: flowprobe(router)?.params().sample,
+        sample: router.state::<Flowprobe>()?.params().sample,
     };
     done(perform::<SetParams>(router, SetParams::of(&params))?)
 }

@@ -8,15 +8,15 @@ use quiver_graph::{GraphError, IfIndex, Published};
 use quiver_ipfix::exporter::{self, PORT, User};
 use quiver_ipfix::{Destination, Times};
 use quiver_net::interface::Kind;
-use quiver_net::interface::ops::interface_error;
+use quiver_net::interface::ops::Direction;
 use quiver_net::local::datagram::send_all;
 use quiver_net::ops::graph_error;
-use quiver_net::{IfEvent, Router, WorkerEvent};
+use quiver_net::{IfEvent, PluginState, Router, WorkerEvent};
 
 use crate::flows::{Flows, Params, Shared};
-use crate::key::Variant;
+use crate::key::{Variant, Way};
 use crate::nodes::{self, EXPORT, Links};
-use crate::ops::{Direction, Which};
+use crate::ops::Which;
 use crate::template::Template;
 
 /// The plugin's state on the main thread.
@@ -25,6 +25,11 @@ pub struct Flowprobe {
     features: BTreeMap<u32, (Which, Direction)>,
     threads: Vec<Shared>,
     links: Published<Links>,
+}
+
+impl PluginState for Flowprobe {
+    const OFF: &'static str = "the plugin of flow records is off";
+    const KEY: Option<&'static str> = Some("flowprobe");
 }
 
 impl Flowprobe {
@@ -70,22 +75,6 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn flowprobe(router: &Router) -> Result<&Flowprobe, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn flowprobe_mut(router: &mut Router) -> Result<&mut Flowprobe, OpError> {
-    router.part_mut().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin of flow records is off").key("flowprobe")
-}
-
 /// Calls `f` with the flows of each thread, on that thread.
 ///
 /// # Errors
@@ -94,7 +83,7 @@ pub fn on_each<R: Send + 'static>(
     router: &mut Router,
     f: impl Fn(usize, &mut Flows) -> R + Send + Sync + 'static,
 ) -> Result<Vec<R>, OpError> {
-    let threads = flowprobe(router)?.threads.clone();
+    let threads = router.state::<Flowprobe>()?.threads.clone();
     Ok(router.graph.fleet().each(move |worker| {
         let thread = worker.thread();
         f(thread, &mut threads[thread % threads.len()].lock())
@@ -138,7 +127,7 @@ fn flush(router: &mut Router) {
 
 /// Has all threads know what holds now.
 fn tell(router: &mut Router) -> Result<(), OpError> {
-    let wanted = Wanted::new(router, flowprobe(router)?);
+    let wanted = Wanted::new(router, router.state::<Flowprobe>()?);
     let told = on_each(router, move |_, flows| wanted.give(flows))?;
     if told.contains(&false) {
         return Err(OpError::new(retval::TABLE_TOO_BIG, "no memory for the tables of flows").key("flowprobe"));
@@ -151,7 +140,7 @@ fn tell(router: &mut Router) -> Result<(), OpError> {
 /// # Errors
 /// Timeouts that cannot be, or nothing would be recorded of interfaces that record.
 pub fn set_params(router: &mut Router, params: Params) -> Result<(), OpError> {
-    let state = flowprobe_mut(router)?;
+    let state = router.state_mut::<Flowprobe>()?;
     if params.passive > 0 && params.active > params.passive {
         let text = format!("the passive timeout of {} s is shorter than the active one of {} s", params.passive, params.active);
         return Err(OpError::new(retval::INVALID_VALUE, text).key("passive").value(params.passive));
@@ -169,21 +158,21 @@ pub fn set_params(router: &mut Router, params: Params) -> Result<(), OpError> {
 /// # Errors
 /// It records otherwise, there is nothing to record, or it has no frames.
 pub fn set_feature(router: &mut Router, index: IfIndex, which: Which, direction: Direction, on: bool) -> Result<(), OpError> {
-    let interface = router.interfaces.expect(index).map_err(|error| interface_error(&error))?;
+    let interface = router.interfaces.expect(index)?;
     let (name, has_link_layer) = (interface.name.clone(), interface.has_link_layer());
     let parent = matches!(interface.kind, Kind::Sub(_)).then_some(interface.parent);
     let error = |code, text: String| OpError::new(code, text).key("interface").value(&name);
-    let state = flowprobe(router)?;
+    let state = router.state::<Flowprobe>()?;
     let now = state.features.get(&index.0).copied();
     if !on {
         return match now {
             Some((other, _)) if other != which => {
-                let text = format!("{name} records {} flows, not those of {}", other.text(), which.text());
+                let text = format!("{name} records {} flows, not those of {}", other.word(), which.word());
                 Err(error(retval::CANNOT_ENABLE_DISABLE_FEATURE, text))
             }
             Some((_, direction)) => {
                 switch(router, index, which, direction, false)?;
-                flowprobe_mut(router)?.features.remove(&index.0);
+                router.state_mut::<Flowprobe>()?.features.remove(&index.0);
                 publish(router)
             }
             None => Err(error(retval::CANNOT_ENABLE_DISABLE_FEATURE, format!("{name} records no flows"))),
@@ -193,8 +182,8 @@ pub fn set_feature(router: &mut Router, index: IfIndex, which: Which, direction:
         return Ok(());
     }
     if let Some((which, direction)) = now {
-        let text = format!("{name} records {} flows already, {}", which.text(), direction.text());
-        let remedy = format!("`flowprobe feature add-del {name} {} {} disable' ends that", which.text(), direction.text());
+        let text = format!("{name} records {} flows already, {}", which.word(), direction.word());
+        let remedy = format!("`flowprobe feature add-del {name} {} {} disable' ends that", which.word(), direction.word());
         return Err(error(retval::CANNOT_ENABLE_DISABLE_FEATURE, text).remedy(remedy));
     }
     if state.params.record.is_empty() {
@@ -208,17 +197,18 @@ pub fn set_feature(router: &mut Router, index: IfIndex, which: Which, direction:
         let text = format!("{name} is a sub-interface, and frames are recorded of whole links");
         return Err(error(retval::INVALID_INTERFACE, text).remedy(format!("name {}", router.interfaces.name(parent))));
     }
-    flowprobe_mut(router)?.features.insert(index.0, (which, direction));
+    router.state_mut::<Flowprobe>()?.features.insert(index.0, (which, direction));
     let done = tell(router).and_then(|()| publish(router)).and_then(|()| switch(router, index, which, direction, true));
     if done.is_err() {
-        flowprobe_mut(router)?.features.remove(&index.0);
+        router.state_mut::<Flowprobe>()?.features.remove(&index.0);
     }
     done
 }
 
 fn switch(router: &mut Router, index: IfIndex, which: Which, direction: Direction, on: bool) -> Result<(), OpError> {
-    for way in direction.ways() {
-        let (arcs, node) = nodes::feature(which, *way);
+    let ways = [(Way::Rx, direction.rx()), (Way::Tx, direction.tx())];
+    for (way, _) in ways.into_iter().filter(|(_, meant)| *meant) {
+        let (arcs, node) = nodes::feature(which, way);
         for (at, arc) in arcs.iter().enumerate() {
             let node = if at == 0 { node.to_owned() } else { format!("{node}-multicast") };
             router.graph.set_feature(arc, &node, index, on).map_err(|error| graph_error(&error))?;
@@ -229,11 +219,11 @@ fn switch(router: &mut Router, index: IfIndex, which: Which, direction: Directio
 
 /// An interface goes.
 fn forget(router: &mut Router, index: IfIndex) {
-    let known = flowprobe(router).ok().and_then(|state| state.features.get(&index.0).copied());
+    let known = router.state::<Flowprobe>().ok().and_then(|state| state.features.get(&index.0).copied());
     if let Some((which, direction)) = known {
         // The features are declared, so that this cannot fail.
         let _ = switch(router, index, which, direction, false);
-        if let Ok(state) = flowprobe_mut(router) {
+        if let Ok(state) = router.state_mut::<Flowprobe>() {
             state.features.remove(&index.0);
         }
         let _ = publish(router);
@@ -244,7 +234,7 @@ fn forget(router: &mut Router, index: IfIndex) {
 fn publish(router: &Router) -> Result<(), OpError> {
     const ETHERNET: usize = 14;
     const TAG: usize = 4;
-    let state = flowprobe(router)?;
+    let state = router.state::<Flowprobe>()?;
     let mut links = Links::new();
     for (index, ..) in state.features() {
         let interface = router.interfaces.get(index).filter(|interface| interface.has_link_layer());
@@ -258,7 +248,7 @@ fn publish(router: &Router) -> Result<(), OpError> {
 
 /// A thread that joins is told what holds; one that leaves exports what it has.
 fn on_worker(router: &mut Router, event: &WorkerEvent) {
-    let Ok(state) = flowprobe(router) else { return };
+    let Ok(state) = router.state::<Flowprobe>() else { return };
     let threads = &state.threads;
     match *event {
         WorkerEvent::Joined(thread) => {

@@ -12,11 +12,11 @@ use quiver_command::request::Execute;
 use quiver_command::{request, words};
 use quiver_ipfix::exporter::{self, Exporter};
 use quiver_net::Router;
-use quiver_net::interface::ops::resolve;
+use quiver_net::interface::ops::{Direction, resolve};
 
-use crate::control::{self, flowprobe};
+use crate::control::{self, Flowprobe};
 use crate::flows::Params;
-use crate::key::{Record, Way};
+use crate::key::Record;
 pub use show::{ShowExporter, ShowFeatures, ShowParams, ShowStatistics, ShowTable};
 
 /// Lines that `help` and the reference show.
@@ -52,7 +52,7 @@ pub fn register(registry: &mut Registry<Router>) {
 }
 
 fn configuration(router: &Router, out: &mut Configuration<Router>) {
-    let Ok(state) = flowprobe(router) else { return };
+    let Ok(state) = router.state::<Flowprobe>() else { return };
     if let Some(exporter) = exporter::current(router) {
         out.push(&SetExporter::of(&exporter)).undo(&SetExporter::of(&Exporter::NONE)).replaced();
     }
@@ -173,49 +173,6 @@ words! {
         Ip6 = "ip6",
         /// All frames.
         L2 = "l2",
-    }
-}
-
-impl Which {
-    /// Its word.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Ip4 => "ip4",
-            Self::Ip6 => "ip6",
-            Self::L2 => "l2",
-        }
-    }
-}
-
-words! {
-    /// Whether packets are recorded that come in or leave.
-    pub enum Direction {
-        /// Those that come in.
-        Rx = "rx",
-        /// Those that leave.
-        Tx = "tx",
-        /// Both.
-        Both = "both",
-    }
-}
-
-impl Direction {
-    /// Its word.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Rx => "rx",
-            Self::Tx => "tx",
-            Self::Both => "both",
-        }
-    }
-
-    /// The ways that it stands for.
-    pub const fn ways(self) -> &'static [Way] {
-        match self {
-            Self::Rx => &[Way::Rx],
-            Self::Tx => &[Way::Tx],
-            Self::Both => &[Way::Rx, Way::Tx],
-        }
     }
 }
 

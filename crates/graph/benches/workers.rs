@@ -42,10 +42,6 @@ impl InputNode for Source {
         cx.send(SourceNext::Spread, frame);
         n
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 /// Hands every packet to another thread, or none.

@@ -182,6 +182,23 @@ impl NodeCx<'_> {
         if self.core.handoff.push(thread, parcel) { Ok(()) } else { Err(packet) }
     }
 
+    /// Takes a packet out of the frame and sends it to one of this node's next nodes on another thread, or drops it as `congestion` where
+    /// that thread does not keep up. Gives the verdict on what is taken.
+    #[inline(always)]
+    pub fn hand_over<D: DropReasons, M: Memory>(
+        &mut self,
+        thread: usize,
+        verdict: impl Into<Verdict>,
+        packet: Pkt<'_, M>,
+        congestion: D,
+    ) -> Verdict {
+        let (packet, taken) = packet.take();
+        if let Err(packet) = self.emit_on(thread, verdict, packet) {
+            self.drop_packet(packet, congestion);
+        }
+        taken
+    }
+
     /// Sends each packet of a frame to `verdict` on the thread that `choose` names for it (vector nodes). Those that stay on
     /// this thread keep their places in the frame; those whose thread does not keep up are dropped as `congestion`. Returns how
     /// many were handed over.
@@ -248,10 +265,6 @@ impl InputNode for HandoffInput {
     fn release(&mut self, cx: &mut NodeCx<'_>) {
         // The thread leaves; nobody sends here any more.
         while self.poll(cx) > 0 {}
-    }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
     }
 }
 

@@ -419,9 +419,6 @@ pub trait InputNode: Send + 'static {
 
     /// Begins to bring packets in, in place of another process that stopped at `since` (ns of the kernel's wall clock).
     fn begin(&mut self, _since: u64) {}
-
-    /// Access for the control side to the concrete node (queues are added and removed so).
-    fn as_any(&mut self) -> &mut dyn std::any::Any;
 }
 
 #[cfg(test)]

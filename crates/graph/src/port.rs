@@ -16,6 +16,7 @@ mod rx;
 mod tx;
 mod watch;
 
+use std::any::Any;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
@@ -69,7 +70,7 @@ pub struct PortState {
 }
 
 /// A device: opened by its driver, taken apart into queues by the control side.
-pub trait Port {
+pub trait Port: Any {
     /// Name of the input node that polls its queues, such as `af-packet-input`.
     fn input_node(&self) -> &'static str;
 
@@ -152,15 +153,5 @@ pub trait Port {
     /// The operating system's.
     fn begin(&mut self) -> io::Result<()> {
         Ok(())
-    }
-
-    /// The driver's own type, for a `show` of that driver.
-    fn as_any(&self) -> Option<&dyn std::any::Any> {
-        None
-    }
-
-    /// The same, for what can be changed of that driver's devices alone.
-    fn as_any_mut(&mut self) -> Option<&mut dyn std::any::Any> {
-        None
     }
 }

@@ -1,6 +1,6 @@
 //! How a node is declared to the graph: a name, and a recipe that makes its instance for each worker.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::marker::PhantomData;
 
 use crate::context::NodeCx;
@@ -53,7 +53,7 @@ pub(crate) trait Dispatch: Send {
 }
 
 /// An input node behind a pointer.
-pub(crate) trait InputNodeDyn: Send {
+pub(crate) trait InputNodeDyn: Any + Send {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize;
     fn idle(&self) -> bool;
     fn unfinished(&self) -> bool;
@@ -63,13 +63,12 @@ pub(crate) trait InputNodeDyn: Send {
     fn release(&mut self, cx: &mut NodeCx<'_>);
     fn discard(&mut self);
     fn begin(&mut self, since: u64);
-    fn as_any(&mut self) -> &mut dyn std::any::Any;
 }
 
 /// Instances of one node on different threads are allocated one after the other: each begins on lines of its own, two because
 /// the adjacent-line prefetcher pairs them, so that no thread writes a line of another's.
 #[repr(align(128))]
-struct Input<I>(I);
+pub(crate) struct Input<I>(pub(crate) I);
 
 impl<I: InputNode> InputNodeDyn for Input<I> {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
@@ -98,9 +97,6 @@ impl<I: InputNode> InputNodeDyn for Input<I> {
     }
     fn begin(&mut self, since: u64) {
         self.0.begin(since);
-    }
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self.0.as_any()
     }
 }
 

@@ -1,5 +1,6 @@
 //! One thread's part of the graph: its instances of all nodes, and the loop that runs them.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -18,7 +19,7 @@ use crate::level::Level;
 use crate::node::{Idle, InputNode, LoopConfig};
 use crate::packet::Env;
 use crate::pulse::{Pulse, Pulses};
-use crate::spec::{Body, InputNodeDyn};
+use crate::spec::{Body, Input, InputNodeDyn};
 use crate::stats::{SimpleCounters, SimpleRows};
 use crate::trace::{TraceBuffer, TraceRecord};
 
@@ -333,7 +334,10 @@ impl Worker {
         // Queues may come and go through this access.
         self.fds_changed = true;
         match self.bodies.get_mut(id.0 as usize)? {
-            Body::Input(node) => node.as_any().downcast_mut::<I>(),
+            Body::Input(node) => {
+                let node: &mut dyn Any = node.as_mut();
+                node.downcast_mut::<Input<I>>().map(|input| &mut input.0)
+            }
             _ => None,
         }
     }

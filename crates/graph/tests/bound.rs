@@ -92,10 +92,6 @@ impl InputNode for Source {
         cx.send(SourceNext::Round, frame);
         1
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 struct Bed {

@@ -41,9 +41,6 @@ impl InputNode for Source {
         }
         sent
     }
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 /// Drops odd numbers, sends even ones on.

@@ -63,10 +63,6 @@ impl InputNode for Source {
         let work = self.active && self.next < self.orders.limit.load(Ordering::Acquire);
         if work { Idle::Busy } else { Idle::Sleep { until: None } }
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 /// Sends each packet to the thread of its flow.

@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
-use quiver_net::fib::ops::fib_error;
 use quiver_net::ip::FamilyId;
 use quiver_net::local::datagram::UdpPath;
 
@@ -79,16 +78,9 @@ struct Exporters {
     users: Vec<User>,
 }
 
-fn with<R>(router: &mut Router, f: impl FnOnce(&mut Exporters) -> R) -> R {
-    let mut exporters = router.take_part::<Exporters>().unwrap_or_default();
-    let result = f(&mut exporters);
-    router.add_part(exporters);
-    result
-}
-
 /// A plugin begins to export records: it is told of each change.
 pub fn join(router: &mut Router, user: User) {
-    with(router, |exporters| exporters.users.push(user));
+    router.part_or_default::<Exporters>().users.push(user);
 }
 
 /// Who collects records.
@@ -111,12 +103,11 @@ pub fn set(router: &mut Router, new: Option<Exporter>) -> Result<(), OpError> {
             return Err(OpError::new(retval::INVALID_VALUE, text).key("src").value(exporter.src));
         }
         let family = FamilyId::of(&exporter.collector);
-        router.hold_table(family, exporter.table, HOLDER).map_err(|error| fib_error(&error))?;
+        router.hold_table(family, exporter.table, HOLDER)?;
     }
-    let users = with(router, |exporters| {
-        exporters.current = new;
-        exporters.users.clone()
-    });
+    let exporters = router.part_or_default::<Exporters>();
+    exporters.current = new;
+    let users = exporters.users.clone();
     let told = users.iter().try_for_each(|user| (user.changed)(router));
     if let Some(exporter) = old {
         router.release_table(FamilyId::of(&exporter.collector), exporter.table, HOLDER);
@@ -126,6 +117,6 @@ pub fn set(router: &mut Router, new: Option<Exporter>) -> Result<(), OpError> {
 
 /// Has all plugins send what waits for others in the same message.
 pub fn flush(router: &mut Router) {
-    let users = with(router, |exporters| exporters.users.clone());
+    let users = router.part_or_default::<Exporters>().users.clone();
     users.iter().for_each(|user| (user.flush)(router));
 }

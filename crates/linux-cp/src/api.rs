@@ -7,7 +7,7 @@ use quiver_graph::IfIndex;
 use quiver_net::api::{Call, Flow, Handlers, index_of, reference};
 use quiver_net::ops::done;
 
-use crate::control::{self, Pair, lcp};
+use crate::control::{self, Lcp, Pair};
 use crate::ops::{CreatePair, DeletePair, EnableType};
 
 /// No interface, the end of a list.
@@ -17,10 +17,9 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<LcpDefaultNsSet, LcpDefaultNsSetReply>(|router, m| {
         control::set_namespace(router, Some(m.netns.0).filter(|name| !name.is_empty()))
     });
-    handlers.reply::<LcpDefaultNsGet, LcpDefaultNsGetReply>(|router, _| {
-        Ok(LcpDefaultNsGetReply { netns: Text(lcp(router)?.namespace().unwrap_or_default().to_owned()) })
+    handlers.get::<LcpDefaultNsGet, LcpDefaultNsGetReply>(|router, _| {
+        Ok(LcpDefaultNsGetReply { netns: Text(router.state::<Lcp>()?.namespace().unwrap_or_default().to_owned()) })
     });
-    handlers.reads::<LcpDefaultNsGet>();
     handlers.call::<LcpItfPairAddDel>(|call, m| {
         let LcpItfPairAddDel { is_add, sw_if_index, host_if_name, host_if_type, netns } = m;
         let v3 = LcpItfPairAddDelV3 { is_add, sw_if_index, host_if_name, host_if_type, netns };
@@ -52,7 +51,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         if m.sw_if_index.0 == NONE {
             send_all(call, m.cursor);
         } else {
-            match lcp(call.router).ok().and_then(|known| known.pair(IfIndex(m.sw_if_index.0))).map(details) {
+            match call.router.state::<Lcp>().ok().and_then(|known| known.pair(IfIndex(m.sw_if_index.0))).map(details) {
                 Some(details) => call.send(&details),
                 None => code = retval::INVALID_SW_IF_INDEX,
             }
@@ -64,11 +63,10 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<LcpEthertypeEnable, LcpEthertypeEnableReply>(|router, m| {
         EnableType::run(router, EnableType { ethertype: m.ethertype }).map(drop)
     });
-    handlers.reply::<LcpEthertypeGet, LcpEthertypeGetReply>(|router, _| {
-        let ethertypes = lcp(router)?.types().to_vec();
+    handlers.get::<LcpEthertypeGet, LcpEthertypeGetReply>(|router, _| {
+        let ethertypes = router.state::<Lcp>()?.types().to_vec();
         Ok(LcpEthertypeGetReply { retval: 0, count: ethertypes.len() as u16, ethertypes })
     });
-    handlers.reads::<LcpEthertypeGet>();
 }
 
 /// What a message is told of a pair that was made, or [`NONE`] of one that was removed.
@@ -108,6 +106,7 @@ fn details(pair: &Pair) -> LcpItfPairDetails {
 
 /// Sends the pairs from a number on.
 fn send_all(call: &mut Call<'_>, cursor: u32) {
-    let pairs = lcp(call.router).map(|known| known.pairs().filter(|pair| pair.id >= cursor).map(details).collect::<Vec<_>>());
+    let pairs =
+        call.router.state::<Lcp>().map(|known| known.pairs().filter(|pair| pair.id >= cursor).map(details).collect::<Vec<_>>());
     pairs.unwrap_or_default().iter().for_each(|pair| call.send(pair));
 }

@@ -7,11 +7,11 @@ mod follow;
 use std::collections::BTreeMap;
 
 use quiver_command::config::Config;
-use quiver_command::operation::{OpError, retval};
+use quiver_command::operation::OpError;
 use quiver_drivers::tap::Tap;
 use quiver_graph::{IfIndex, Published};
 use quiver_net::linux::HostInterface;
-use quiver_net::{IfEvent, Router};
+use quiver_net::{IfEvent, PluginState, Router};
 
 use crate::table::PairTable;
 use crate::{config, nodes};
@@ -57,6 +57,11 @@ pub struct Lcp {
     auto: auto::Auto,
 }
 
+impl PluginState for Lcp {
+    const OFF: &'static str = "the Linux control plane is off";
+    const KEY: Option<&'static str> = Some("lcp");
+}
+
 impl Lcp {
     /// Pairs, by number of the router's interface.
     pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
@@ -100,22 +105,6 @@ impl Lcp {
     }
 }
 
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn lcp(router: &Router) -> Result<&Lcp, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn lcp_mut(router: &mut Router) -> Result<&mut Lcp, OpError> {
-    router.part_mut().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the Linux control plane is off").key("lcp")
-}
-
 /// Adds nodes and state.
 ///
 /// # Errors
@@ -149,7 +138,7 @@ pub fn set_namespace(router: &mut Router, namespace: Option<String>) -> Result<(
     if let Some(name) = &namespace {
         check_namespace(name)?;
     }
-    lcp_mut(router)?.namespace = namespace;
+    router.state_mut::<Lcp>()?.namespace = namespace;
     Ok(())
 }
 
@@ -174,7 +163,7 @@ pub fn enable_type(router: &mut Router, ether_type: u16) -> Result<(), OpError> 
         let text = format!("{ether_type:#06x}");
         return Err(OpError::invalid("ethertype", text, "a type from 0x0600 on that is not IP, ARP or a VLAN tag"));
     }
-    let lcp = lcp_mut(router)?;
+    let lcp = router.state_mut::<Lcp>()?;
     if !lcp.types.contains(&ether_type) {
         lcp.types.push(ether_type);
         let types = lcp.types.clone();
@@ -185,8 +174,7 @@ pub fn enable_type(router: &mut Router, ether_type: u16) -> Result<(), OpError> 
 
 /// Changes the host's end of a TAP interface.
 fn with_tap<R>(router: &mut Router, host: IfIndex, change: impl FnOnce(&mut Tap) -> R) -> Option<R> {
-    let device = router.interfaces.get_mut(host)?.device.as_mut()?;
-    device.port.as_any_mut()?.downcast_mut::<Tap>().map(change)
+    router.interfaces.get_mut(host)?.port_mut::<Tap>().map(change)
 }
 
 /// Enters a pair's host interface where others look for it.
@@ -197,7 +185,7 @@ fn note_host(router: &mut Router, pair: &Pair) -> Result<(), OpError> {
         host_name: pair.host_name.clone(),
         host_ifindex: pair.host_ifindex,
     };
-    router.add_host_interface(host).map_err(|error| quiver_net::interface::ops::interface_error(&error))
+    router.add_host_interface(host).map_err(OpError::from)
 }
 
 fn on_event(router: &mut Router, event: &IfEvent) {

@@ -13,7 +13,7 @@ use quiver_net::interface::ops::resolve;
 use quiver_net::{IfIndex, Router};
 use serde::Serialize;
 
-use crate::control::{self, NewPair, Pair, lcp};
+use crate::control::{self, Lcp, NewPair, Pair};
 
 /// Lines that `help` and the reference show.
 const EXAMPLES: &[&str] = &[
@@ -63,7 +63,7 @@ pub fn register(registry: &mut Registry<Router>) {
 
 /// What pairs are made with.
 fn settings(router: &Router, out: &mut Configuration<Router>) {
-    let Ok(known) = lcp(router) else { return };
+    let Ok(known) = router.state::<Lcp>() else { return };
     if known.sync() {
         out.push(&SetSync { enable: true }).undo(&SetSync { enable: false });
     }
@@ -73,11 +73,11 @@ fn settings(router: &Router, out: &mut Configuration<Router>) {
 }
 
 fn paired(router: &Router) -> Vec<IfIndex> {
-    lcp(router).map(|known| known.pairs().map(|pair| pair.phy).collect()).unwrap_or_default()
+    router.state::<Lcp>().map(|known| known.pairs().map(|pair| pair.phy).collect()).unwrap_or_default()
 }
 
 fn pair(router: &Router, phy: &IfIndex, out: &mut Configuration<Router>) {
-    let Some(pair) = lcp(router).ok().and_then(|known| known.pair(*phy)) else { return };
+    let Some(pair) = router.state::<Lcp>().ok().and_then(|known| known.pair(*phy)) else { return };
     let interface = IfRef(router.interfaces.name(*phy));
     let undo = DeletePair { interface: interface.clone() };
     let create = CreatePair { interface, host_if: pair.host_name.clone(), netns: pair.namespace.clone(), tun: pair.tun };
@@ -86,7 +86,7 @@ fn pair(router: &Router, phy: &IfIndex, out: &mut Configuration<Router>) {
 
 /// What would change pairs that are still to be made.
 fn defaults(router: &Router, out: &mut Configuration<Router>) {
-    let Ok(known) = lcp(router) else { return };
+    let Ok(known) = router.state::<Lcp>() else { return };
     if let Some(netns) = known.namespace() {
         out.push(&SetNamespace { netns: netns.to_owned() }).undo(&ClearNamespace {}).replaced();
     }
@@ -118,7 +118,7 @@ impl Execute<Router> for CreatePair {
         let (opening, open) = control::prepare(router, new)?;
         let made = move |router: &mut Router, tap| {
             control::finish(router, opening, tap)?;
-            let pair = lcp(router)?.pair(phy).cloned();
+            let pair = router.state::<Lcp>()?.pair(phy).cloned();
             let pair = pair.ok_or_else(|| OpError::invalid("interface", self.interface, "one that is there"))?;
             Ok(PairInfo::of(router, &pair))
         };
@@ -327,7 +327,7 @@ impl Execute<Router> for ShowPairs {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Pairs>, OpError> {
         let one = self.interface.as_ref().map(|interface| resolve(router, interface)).transpose()?;
-        let known = lcp(router)?;
+        let known = router.state::<Lcp>()?;
         let chosen = known.pairs().filter(|pair| one.is_none_or(|one| one == pair.phy));
         Ok(Outcome::Done(Pairs {
             default_netns: known.namespace().map(str::to_owned),
@@ -364,7 +364,7 @@ impl Execute<Router> for ShowTypes {
     type Reply = Types;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Types>, OpError> {
-        Ok(Outcome::Done(Types { ethertypes: lcp(router)?.types().to_vec() }))
+        Ok(Outcome::Done(Types { ethertypes: router.state::<Lcp>()?.types().to_vec() }))
     }
 }
 

@@ -174,7 +174,7 @@ fn a_pair_goes_with_either_of_its_interfaces() {
     for side in [0, 1] {
         let Scene { mut h, phy, host } = scene();
         h.router.delete_interface([phy, host][side]).unwrap();
-        assert_eq!(crate::control::lcp(&h.router).unwrap().pairs().count(), 0);
+        assert_eq!(h.router.state::<crate::control::Lcp>().unwrap().pairs().count(), 0);
         assert_eq!(h.router.host_interfaces().iter().count(), 0);
         assert_eq!(h.router.interfaces.get(phy).is_some(), side == 1);
         assert!(h.router.interfaces.get(host).is_none());
@@ -237,7 +237,7 @@ fn sub_interfaces_wait_for_another_thread_one_after_the_other() {
     for id in [20, 30] {
         h.router.create_sub_interface(phy, u32::from(id), exactly(id)).unwrap();
     }
-    let left = |router: &Router| crate::control::lcp(router).unwrap().in_the_making();
+    let left = |router: &Router| router.state::<crate::control::Lcp>().unwrap().in_the_making();
     assert_eq!(left(&h.router), 2, "nothing is opened while the sub-interface is made");
     // There is no such namespace: each is tried, and said in the log.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -245,7 +245,7 @@ fn sub_interfaces_wait_for_another_thread_one_after_the_other() {
         h.router.run_processes(0);
         assert!(std::time::Instant::now() < end, "they wait for ever");
     }
-    assert_eq!(crate::control::lcp(&h.router).unwrap().pairs().count(), 1);
+    assert_eq!(h.router.state::<crate::control::Lcp>().unwrap().pairs().count(), 1);
     h.router.create_sub_interface(phy, 40, exactly(40)).unwrap();
     run(&mut h.router, "lcp lcp-auto-subint off");
     assert_eq!(left(&h.router), 0, "those that wait are forgotten");

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::rib::{Differences, Refusal};
 
 /// Figures of the reader of a namespace, as it publishes them.
@@ -57,6 +59,23 @@ pub struct Figures {
 pub struct FpmFigures {
     /// Where it is listened.
     pub address: Option<String>,
+    /// What has come.
+    pub stream: FpmStream,
+    /// Routes by protocol.
+    pub by_protocol: BTreeMap<u8, u64>,
+    /// Next-hop objects.
+    pub objects: usize,
+    /// After this time routes go that are not sent again.
+    pub hold: Option<Duration>,
+    /// How many these are.
+    pub held: u64,
+    /// Routes that went so.
+    pub expired: u64,
+}
+
+/// What has come of such streams.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FpmStream {
     /// Who is connected.
     pub peer: Option<String>,
     /// Connections so far.
@@ -75,14 +94,4 @@ pub struct FpmFigures {
     pub refused_streams: u64,
     /// Why the last connection ended.
     pub last_end: Option<String>,
-    /// Routes by protocol.
-    pub by_protocol: BTreeMap<u8, u64>,
-    /// Next-hop objects.
-    pub objects: usize,
-    /// After this time routes go that are not sent again.
-    pub hold: Option<Duration>,
-    /// How many these are.
-    pub held: u64,
-    /// Routes that went so.
-    pub expired: u64,
 }

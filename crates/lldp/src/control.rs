@@ -7,10 +7,9 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, bounded};
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::{GraphError, IfIndex, Published};
-use quiver_net::interface::ops::interface_error;
 use quiver_net::interface::{Kind, L2Mode};
 use quiver_net::ops::graph_error;
-use quiver_net::{IfEvent, Interface, Router};
+use quiver_net::{IfEvent, Interface, PluginState, Router};
 use quiver_wire::MacAddr;
 
 use crate::agent::{Agent, Allowance, SECOND};
@@ -98,6 +97,11 @@ pub struct Lldp {
     pub chassis: Option<MacAddr>,
 }
 
+impl PluginState for Lldp {
+    const OFF: &'static str = "the plugin lldp is off";
+    const KEY: Option<&'static str> = Some("lldp");
+}
+
 impl Lldp {
     /// Ports by number of their interface.
     pub fn ports(&self) -> impl Iterator<Item = (IfIndex, &Port)> {
@@ -159,26 +163,10 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
     Ok(())
 }
 
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin lldp is off").key("lldp")
-}
-
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn lldp(router: &Router) -> Result<&Lldp, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn lldp_mut(router: &mut Router) -> Result<&mut Lldp, OpError> {
-    router.part_mut().ok_or_else(off)
-}
-
 /// Changes a port, and has the process look at it.
 fn touch(router: &mut Router, index: IfIndex, change: impl FnOnce(&mut Port, u64)) {
     let now = router.graph.clock().timer_now();
-    let Ok(lldp) = lldp_mut(router) else { return };
+    let Ok(lldp) = router.state_mut::<Lldp>() else { return };
     let Some(port) = lldp.ports.get_mut(&index.0) else { return };
     change(port, now);
     lldp.settle(index.0);
@@ -213,13 +201,13 @@ fn chassis(router: &Router) -> Option<MacAddr> {
 /// The interface is no port, or there are too many. Nothing has changed then.
 pub fn set(router: &mut Router, index: IfIndex, settings: Settings) -> Result<(), OpError> {
     settings.check()?;
-    let interface = router.interfaces.expect(index).map_err(|error| interface_error(&error))?;
+    let interface = router.interfaces.expect(index)?;
     if let Some(why) = refusal(interface) {
         let text = format!("{} {why}", interface.name);
         return Err(OpError::new(retval::INVALID_INTERFACE, text).key("interface").value(&interface.name));
     }
     let (up, chassis) = (is_up(interface), chassis(router));
-    let lldp = lldp_mut(router)?;
+    let lldp = router.state_mut::<Lldp>()?;
     if !lldp.ports.contains_key(&index.0) {
         if lldp.ports.len() >= PORTS_MAX {
             return Err(
@@ -262,14 +250,14 @@ pub fn set(router: &mut Router, index: IfIndex, settings: Settings) -> Result<()
 /// # Errors
 /// No such interface.
 pub fn unset(router: &mut Router, index: IfIndex) -> Result<(), OpError> {
-    router.interfaces.expect(index).map_err(|error| interface_error(&error))?;
+    router.interfaces.expect(index)?;
     say_last(router, index);
     forget(router, index);
     Ok(())
 }
 
 fn forget(router: &mut Router, index: IfIndex) {
-    let Ok(lldp) = lldp_mut(router) else { return };
+    let Ok(lldp) = router.state_mut::<Lldp>() else { return };
     let Some(port) = lldp.ports.remove(&index.0) else { return };
     lldp.queue.remove(&(port.queued, index.0));
     lldp.publish(index, None);
@@ -285,7 +273,7 @@ pub fn configure(router: &mut Router, name: Option<String>, hold: Option<u32>, i
     if let Some(name) = name.as_ref().filter(|name| name.len() > TEXT_MAX) {
         return Err(OpError::invalid("system-name", name, "at most 255 bytes"));
     }
-    let lldp = lldp_mut(router)?;
+    let lldp = router.state_mut::<Lldp>()?;
     if let Some(name) = name {
         lldp.system_name = Some(name).filter(|name| !name.is_empty());
     }
@@ -300,7 +288,7 @@ pub fn configure(router: &mut Router, name: Option<String>, hold: Option<u32>, i
 
 /// What a port says now.
 pub(crate) fn local(router: &Router, index: IfIndex) -> Option<Local> {
-    let (lldp, interface) = (lldp(router).ok()?, router.interfaces.get(index)?);
+    let (lldp, interface) = (router.state::<Lldp>().ok()?, router.interfaces.get(index)?);
     let settings = &lldp.ports.get(&index.0)?.settings;
     let is = if interface.l2 == L2Mode::L3 { Capability::Router.bit() } else { Capability::Bridge.bit() };
     /// Header and FCS.
@@ -326,7 +314,7 @@ pub(crate) fn local(router: &Router, index: IfIndex) -> Option<Local> {
 fn say_last(router: &mut Router, index: IfIndex) {
     let Some(local) = local(router, index) else { return };
     let Some(src) = router.interfaces.get(index).map(Interface::link_mac) else { return };
-    let Some(port) = lldp_mut(router).ok().and_then(|lldp| lldp.ports.get_mut(&index.0)) else { return };
+    let Some(port) = router.state_mut::<Lldp>().ok().and_then(|lldp| lldp.ports.get_mut(&index.0)) else { return };
     if port.agent.is_up() {
         port.agent.counts.sent += 1;
         router.send_frames(vec![(index, local.last_frame(src))]);
@@ -335,7 +323,7 @@ fn say_last(router: &mut Router, index: IfIndex) {
 
 /// The program stops.
 fn stop_all(router: &mut Router) {
-    let ports: Vec<u32> = lldp(router).map(|lldp| lldp.ports.keys().copied().collect()).unwrap_or_default();
+    let ports: Vec<u32> = router.state::<Lldp>().map(|lldp| lldp.ports.keys().copied().collect()).unwrap_or_default();
     for index in &ports {
         say_last(router, IfIndex(*index));
     }

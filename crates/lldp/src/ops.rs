@@ -14,7 +14,7 @@ use quiver_net::interface::ops::resolve;
 use quiver_net::{IfIndex, Router};
 use serde_json::Value;
 
-use crate::control::{self, HOLD, INTERVAL, Settings, lldp};
+use crate::control::{self, HOLD, INTERVAL, Lldp, Settings};
 pub use show::{NeighborInfo, PortInfo, ShowLldp, Shown, Statistics, shown};
 
 /// Lines that `help` and the reference show.
@@ -41,7 +41,7 @@ pub fn register(registry: &mut Registry<Router>) {
 }
 
 fn settings(router: &Router, out: &mut Configuration<Router>) {
-    let Ok(known) = lldp(router) else { return };
+    let Ok(known) = router.state::<Lldp>() else { return };
     if known.system_name.is_none() && (known.hold, known.interval) == (HOLD, INTERVAL) {
         return;
     }
@@ -55,11 +55,11 @@ fn settings(router: &Router, out: &mut Configuration<Router>) {
 }
 
 fn ports(router: &Router) -> Vec<IfIndex> {
-    lldp(router).map(|known| known.ports().map(|(index, _)| index).collect()).unwrap_or_default()
+    router.state::<Lldp>().map(|known| known.ports().map(|(index, _)| index).collect()).unwrap_or_default()
 }
 
 fn port(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
-    let Some(port) = lldp(router).ok().and_then(|known| known.ports.get(&index.0)) else { return };
+    let Some(port) = router.state::<Lldp>().ok().and_then(|known| known.ports.get(&index.0)) else { return };
     let Settings { port_desc, mgmt_ip4, mgmt_ip6, mgmt_oid } = port.settings.clone();
     let interface = IfRef(router.interfaces.name(*index));
     let on = SetInterfaceLldp { interface, port_desc, mgmt_ip4, mgmt_ip6, mgmt_oid, disable: false };

@@ -88,9 +88,6 @@ impl InputNode for Source {
         }
         n
     }
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 struct Sink {

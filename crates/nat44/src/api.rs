@@ -14,7 +14,7 @@ use quiver_net::{IfIndex, Router};
 
 use crate::config::{Side, Twice};
 use crate::control::{self, Enabled, External, Nat, NatError, PoolSpec, SESSIONS_DEFAULT, StaticSpec};
-use crate::ops::{SetMss, SetTimeouts, nat_error};
+use crate::ops::{SetMss, SetTimeouts};
 use crate::session::{Direction, Endpoint, Session, flag};
 use crate::table::Timeouts;
 
@@ -31,15 +31,13 @@ pub(crate) fn add(handlers: &mut Handlers) {
     add_sessions(handlers);
     syslog::add(handlers);
     handlers.reads::<Nat44EdOutputInterfaceGet>();
-    handlers.reads::<NatGetMssClamping>();
-    handlers.reads::<Nat44ShowRunningConfig>();
 }
 
 /// Refusals with the codes of VPP's plugin, which calls unsupported what is not enabled.
 fn refused(error: NatError) -> OpError {
     match error {
-        NatError::Enabled => OpError { code: retval::FEATURE_ALREADY_ENABLED, ..nat_error(&error) },
-        error => as_vpp(nat_error(&error)),
+        NatError::Enabled => OpError { code: retval::FEATURE_ALREADY_ENABLED, ..OpError::from(error) },
+        error => as_vpp(OpError::from(error)),
     }
 }
 
@@ -89,7 +87,7 @@ fn add_plugin(handlers: &mut Handlers) {
         let request = SetTimeouts { udp, tcp_established, tcp_transitory, icmp, reset: false };
         quiver_net::api::perform::<SetTimeouts>(router, request).map(drop).map_err(as_vpp)
     });
-    handlers.reply::<Nat44ShowRunningConfig, Nat44ShowRunningConfigReply>(|router, _| {
+    handlers.get::<Nat44ShowRunningConfig, Nat44ShowRunningConfigReply>(|router, _| {
         let Timeouts { udp, tcp_established, tcp_transitory, icmp } = control::timeouts(router);
         let nat = router.part::<Nat>();
         let enabled = nat.and_then(|nat| nat.enabled);
@@ -137,7 +135,7 @@ fn add_plugin(handlers: &mut Handlers) {
     handlers.act::<NatSetMssClamping, NatSetMssClampingReply>(|router, m| {
         quiver_net::api::perform::<SetMss>(router, SetMss { bytes: m.enable.then_some(m.mss_value) }).map(drop).map_err(as_vpp)
     });
-    handlers.reply::<NatGetMssClamping, NatGetMssClampingReply>(|router, _| {
+    handlers.get::<NatGetMssClamping, NatGetMssClampingReply>(|router, _| {
         let mss_value = nat(router).map_or(0, |nat| nat.config.mss);
         Ok(NatGetMssClampingReply { retval: 0, mss_value, enable: mss_value != 0 })
     });

@@ -16,6 +16,7 @@ pub(crate) mod restart;
 mod state;
 mod sub;
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -196,6 +197,47 @@ impl Device {
 }
 
 impl Interface {
+    /// One that is down, of which nothing is known yet; packets to it go to this node.
+    fn bare(index: IfIndex, name: String, kind: Kind, output: NodeId) -> Self {
+        Self {
+            index,
+            origin: Origin { name: name.clone(), ..Origin::default() },
+            name,
+            kind,
+            admin_up: false,
+            link: Link::default(),
+            mac: MacAddr::ZERO,
+            member_mac: None,
+            mtu: Mtu { l3: 0, ip4: 0, ip6: 0, mpls: 0 },
+            max_frame: 0,
+            parent: index,
+            tables: (0, 0),
+            addresses: Vec::new(),
+            unnumbered: None,
+            l2: L2Mode::L3,
+            tag: None,
+            promiscuous: false,
+            directed_broadcast: false,
+            ip6_by_address: false,
+            output,
+            tx: output,
+            device: None,
+            features: BTreeMap::new(),
+        }
+    }
+
+    /// The driver's object of its device, where it is of this type: for what a driver's devices alone show.
+    pub fn port<P: Port>(&self) -> Option<&P> {
+        let port: &dyn Any = self.device.as_ref()?.port.as_ref();
+        port.downcast_ref()
+    }
+
+    /// The same, for what can be changed of a driver's devices alone.
+    pub fn port_mut<P: Port>(&mut self) -> Option<&mut P> {
+        let port: &mut dyn Any = self.device.as_mut()?.port.as_mut();
+        port.downcast_mut()
+    }
+
     /// Largest IPv4 packet.
     pub fn mtu4(&self) -> u32 {
         if self.mtu.ip4 != 0 { self.mtu.ip4 } else { self.mtu.l3 }

@@ -50,7 +50,7 @@ mod workers;
 
 pub use data::DataPlane;
 pub use interface::{IfEvent, Interface, InterfaceError, Interfaces};
-pub use plugin::Plugin;
+pub use plugin::{Plugin, PluginState};
 pub use quiver_graph::IfIndex;
 pub use router::{NetError, Process, ProcessSignal, Router, RouterConfig};
 pub use timed::{Due, Notices, Timed, TimedGuard};

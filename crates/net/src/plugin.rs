@@ -1,7 +1,7 @@
 //! What a plugin brings to a router.
 
 use quiver_command::config::{Config, Schema};
-use quiver_command::operation::Registry;
+use quiver_command::operation::{OpError, Registry, retval};
 
 use crate::Router;
 use crate::api::Handlers;
@@ -26,6 +26,51 @@ pub struct Plugin {
     pub api: fn(&mut Handlers),
     /// Adds its nodes, arcs and state to the router, at start.
     pub start: fn(&mut Router, &Config) -> Result<(), String>,
+}
+
+/// State of a plugin: a part of the router, there where the plugin is on.
+pub trait PluginState: Sized + 'static {
+    /// What operations say where the plugin is off.
+    const OFF: &'static str;
+    /// What of a request that is about, where it is something of it.
+    const KEY: Option<&'static str> = None;
+}
+
+fn off<S: PluginState>() -> OpError {
+    let error = OpError::new(retval::FEATURE_DISABLED, S::OFF);
+    match S::KEY {
+        Some(key) => error.key(key),
+        None => error,
+    }
+}
+
+impl Router {
+    /// The state of a plugin.
+    ///
+    /// # Errors
+    /// The plugin is off.
+    pub fn state<S: PluginState>(&self) -> Result<&S, OpError> {
+        self.part().ok_or_else(off::<S>)
+    }
+
+    /// The state of a plugin, to be changed.
+    ///
+    /// # Errors
+    /// The plugin is off.
+    pub fn state_mut<S: PluginState>(&mut self) -> Result<&mut S, OpError> {
+        self.part_mut().ok_or_else(off::<S>)
+    }
+
+    /// Runs `f` with the state of a plugin beside the router.
+    ///
+    /// # Errors
+    /// Those of `f`; or the plugin is off.
+    pub fn with_state<S: PluginState, R>(&mut self, f: impl FnOnce(&mut Self, &mut S) -> Result<R, OpError>) -> Result<R, OpError> {
+        let mut state = self.take_part::<S>().ok_or_else(off::<S>)?;
+        let result = f(self, &mut state);
+        self.add_part(state);
+        result
+    }
 }
 
 impl Plugin {

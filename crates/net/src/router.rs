@@ -366,6 +366,12 @@ impl Router {
         self.parts.get_mut(&TypeId::of::<T>())?.downcast_mut()
     }
 
+    /// State of a module, to be changed; made where there is none yet.
+    pub fn part_or_default<T: Default + 'static>(&mut self) -> &mut T {
+        let part = self.parts.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        part.downcast_mut().unwrap_or_else(|| unreachable!("parts are found by their type"))
+    }
+
     /// Adds the state of a module or plugin.
     pub fn add_part<T: 'static>(&mut self, part: T) {
         self.parts.insert(TypeId::of::<T>(), Box::new(part));

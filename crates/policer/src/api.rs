@@ -6,12 +6,13 @@ use quiver_api::module::*;
 use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
 use quiver_net::api::{Handlers, index_of, perform, reference};
+use quiver_net::fib::ops::Family;
 use quiver_net::ops::done;
 
 use crate::control::{Config, Round};
 use crate::meter::{Kind as Algorithm, Rates, Unit};
 use crate::ops::{
-    AddPolicer, ApplyPolicer, BindPolicer, DeletePolicer, Family, PolicerInfo, ResetPolicer, SetPuntPolicer, UpdatePolicer, shown,
+    AddPolicer, ApplyPolicer, BindPolicer, DeletePolicer, PolicerInfo, ResetPolicer, SetPuntPolicer, UpdatePolicer, shown,
 };
 use crate::policer::Action;
 

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::stats::MAX_THREADS;
 use quiver_graph::{GraphError, IfIndex, Published};
-use quiver_net::interface::ops::interface_error;
 use quiver_net::ip::FamilyId;
 use quiver_net::ops::graph_error;
-use quiver_net::{IfEvent, Router, WorkerEvent};
+use quiver_net::{IfEvent, PluginState, Router, WorkerEvent};
 
 use crate::meter::Rates;
 use crate::nodes::{self, Counters};
@@ -73,6 +72,10 @@ pub struct Policers {
     published: Published<View>,
 }
 
+impl PluginState for Policers {
+    const OFF: &'static str = "the plugin of policers is off";
+}
+
 impl Policers {
     /// Policers by number.
     pub fn entries(&self) -> impl Iterator<Item = (u32, &Entry)> {
@@ -123,22 +126,6 @@ fn no_index(index: u32) -> OpError {
     OpError::new(retval::NO_SUCH_ENTRY, format!("there is no policer {index}")).key("index").value(index)
 }
 
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn policers(router: &Router) -> Result<&Policers, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn policers_mut(router: &mut Router) -> Result<&mut Policers, OpError> {
-    router.part_mut().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin of policers is off")
-}
-
 /// Adds nodes and state.
 ///
 /// # Errors
@@ -170,7 +157,7 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
 pub fn add(router: &mut Router, name: &str, config: Config) -> Result<u32, OpError> {
     let wrong = |text: String| Err(OpError::new(retval::INVALID_VALUE, text).key("name").value(name.to_owned()));
     let limits = config.rates.limits(config.color_aware)?;
-    let state = policers_mut(router)?;
+    let state = router.state_mut::<Policers>()?;
     if name.is_empty() || name.len() > NAME_MAX {
         return wrong(format!("a name has 1 to {NAME_MAX} bytes"));
     }
@@ -194,7 +181,7 @@ pub fn add(router: &mut Router, name: &str, config: Config) -> Result<u32, OpErr
 /// No such policer, rates that cannot be.
 pub fn update(router: &mut Router, index: u32, config: Config) -> Result<(), OpError> {
     let limits = config.rates.limits(config.color_aware)?;
-    let state = policers_mut(router)?;
+    let state = router.state_mut::<Policers>()?;
     let entry = state.entries.get_mut(&index).ok_or_else(|| no_index(index))?;
     let policer = Arc::new(Policer::new(index, limits, config.actions));
     policer.give(entry.policer.owner());
@@ -214,7 +201,7 @@ pub fn update(router: &mut Router, index: u32, config: Config) -> Result<(), OpE
 
 /// Zeroes a policer's counters, on each thread by itself; so none goes on with what was published before.
 fn clear(router: &mut Router, index: u32) -> Result<(), OpError> {
-    let counters = policers(router)?.counters.clone();
+    let counters = router.state::<Policers>()?.counters.clone();
     let running = router.graph.fleet().threads();
     for counter in &counters {
         counter.set_len(counter.len().max(index + 1));
@@ -229,7 +216,7 @@ fn clear(router: &mut Router, index: u32) -> Result<(), OpError> {
 /// # Errors
 /// No such policer, or it is in use.
 pub fn delete(router: &mut Router, index: u32) -> Result<(), OpError> {
-    let state = policers(router)?;
+    let state = router.state::<Policers>()?;
     let name = state.entry(index)?.name.clone();
     let by_interface = state
         .applied()
@@ -240,7 +227,7 @@ pub fn delete(router: &mut Router, index: u32) -> Result<(), OpError> {
         let text = format!("policer `{name}' is in use by {user}");
         return Err(OpError::new(retval::INSTANCE_IN_USE, text).key("name").value(name));
     }
-    let state = policers_mut(router)?;
+    let state = router.state_mut::<Policers>()?;
     state.entries.remove(&index);
     state.names.remove(&name);
     Ok(())
@@ -251,7 +238,7 @@ pub fn delete(router: &mut Router, index: u32) -> Result<(), OpError> {
 /// # Errors
 /// No such policer.
 pub fn reset(router: &Router, index: u32) -> Result<(), OpError> {
-    policers(router)?.entry(index).map(|entry| entry.policer.fill())
+    router.state::<Policers>()?.entry(index).map(|entry| entry.policer.fill())
 }
 
 /// Binds a policer to a worker, by its number from 0; or lets the worker have it that gets the next packet.
@@ -260,7 +247,7 @@ pub fn reset(router: &Router, index: u32) -> Result<(), OpError> {
 /// No such policer or worker.
 pub fn bind(router: &mut Router, index: u32, worker: Option<u32>) -> Result<(), OpError> {
     let threads = router.graph.fleet().worker_threads();
-    policers(router)?.entry(index)?;
+    router.state::<Policers>()?.entry(index)?;
     let thread = match worker {
         None => None,
         Some(worker) => Some(*threads.get(worker as usize).ok_or_else(|| {
@@ -268,7 +255,7 @@ pub fn bind(router: &mut Router, index: u32, worker: Option<u32>) -> Result<(), 
             OpError::new(retval::INVALID_WORKER, text).key("worker").value(worker)
         })?),
     };
-    let entry = policers_mut(router)?.entries.get_mut(&index).ok_or_else(|| no_index(index))?;
+    let entry = router.state_mut::<Policers>()?.entries.get_mut(&index).ok_or_else(|| no_index(index))?;
     entry.worker = worker;
     entry.policer.give(thread);
     Ok(())
@@ -283,7 +270,7 @@ pub fn apply(router: &mut Router, index: u32, interface: IfIndex, tx: bool, on: 
         0 => 0,
         header => header + TAG * of.tags().len() as u32,
     });
-    let state = policers_mut(router)?;
+    let state = router.state_mut::<Policers>()?;
     let entry = state.entry(index)?;
     let used = state.applied.get(&(tx, interface.0)).copied();
     if !on && used != Some(index) {
@@ -300,7 +287,7 @@ pub fn apply(router: &mut Router, index: u32, interface: IfIndex, tx: bool, on: 
     }
     let switched = switch(router, interface, tx, on);
     if !on || switched.is_err() {
-        let state = policers_mut(router)?;
+        let state = router.state_mut::<Policers>()?;
         state.applied.remove(&(tx, interface.0));
         state.publish(|view| view.set(tx, interface, None));
     }
@@ -313,7 +300,7 @@ fn switch(router: &mut Router, interface: IfIndex, tx: bool, on: bool) -> Result
         let Some((arc, node)) = nodes::feature(place) else { continue };
         router.graph.set_feature(arc, node, interface, on).map_err(|error| graph_error(&error))?;
     }
-    router.set_l2_filter(interface, tx, nodes::filter(tx), on).map_err(|error| interface_error(&error))
+    router.set_l2_filter(interface, tx, nodes::filter(tx), on).map_err(OpError::from)
 }
 
 /// Polices punted packets of a family, or (`None`) no longer.
@@ -321,7 +308,7 @@ fn switch(router: &mut Router, interface: IfIndex, tx: bool, on: bool) -> Result
 /// # Errors
 /// No such policer.
 pub fn set_punt(router: &mut Router, family: FamilyId, index: Option<u32>) -> Result<(), OpError> {
-    let state = policers_mut(router)?;
+    let state = router.state_mut::<Policers>()?;
     let policer = index.map(|index| state.entry(index).map(|entry| entry.policer.clone())).transpose()?;
     state.punts[family as usize] = index;
     let on = index.is_some();
@@ -333,7 +320,7 @@ pub fn set_punt(router: &mut Router, family: FamilyId, index: Option<u32>) -> Re
 /// An interface goes.
 fn forget(router: &mut Router, interface: IfIndex) {
     for tx in [false, true] {
-        let Ok(state) = policers(router) else { return };
+        let Ok(state) = router.state::<Policers>() else { return };
         let Some(index) = state.applied.get(&(tx, interface.0)).copied() else { continue };
         // The features are declared, so that this cannot fail.
         let _ = apply(router, index, interface, tx, false);
@@ -345,7 +332,7 @@ fn forget(router: &mut Router, interface: IfIndex) {
 fn move_away(router: &mut Router, leaving: usize) {
     let Some(stays) = router.staying_workers().first().copied() else { return };
     let workers = router.graph.fleet().worker_threads();
-    let Ok(state) = policers_mut(router) else { return };
+    let Ok(state) = router.state_mut::<Policers>() else { return };
     for entry in state.entries.values_mut() {
         let bound = entry.worker.and_then(|worker| workers.get(worker as usize).copied());
         if bound == Some(leaving) {

@@ -171,11 +171,7 @@ impl Node for Police {
         let owner = policer.thread(self.thread);
         if owner != self.thread {
             let again = if matches!(self.path, Path::L2(_)) { AGAIN_L2 } else { AGAIN };
-            let (packet, taken) = packet.take();
-            if let Err(packet) = cx.emit_on(owner, again, packet) {
-                cx.drop_packet(packet, Drop::Congestion);
-            }
-            return taken;
+            return cx.hand_over(owner, again, packet, Drop::Congestion);
         }
         let bytes = packet.total_len() as u64 + self.overhead(*link);
         let color = policer.police(self.now, bytes);

@@ -10,12 +10,13 @@ use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_net::Router;
+use quiver_net::fib::ops::Family;
 use quiver_net::interface::ops::resolve;
 use serde::Serialize;
 
 pub use self::show::{PolicerInfo, ShowPolicers, Shown, shown};
-pub use self::values::{Act, Family};
-use crate::control::{self, Config, Round, policers};
+pub use self::values::Act;
+use crate::control::{self, Config, Policers, Round};
 use crate::meter::{Kind, Rates, Unit};
 
 /// Lines that `help` and the reference show.
@@ -137,7 +138,7 @@ impl Execute<Router> for AddPolicer {
 
 /// The number of a policer that a request names, or numbers.
 fn which(router: &Router, name: Option<&str>, index: Option<u32>) -> Result<u32, OpError> {
-    let state = policers(router)?;
+    let state = router.state::<Policers>()?;
     match (index, name) {
         (Some(index), _) => state.entry(index).map(|_| index),
         (None, Some(name)) => state.named(name),

@@ -64,7 +64,7 @@ fn pass(s: &mut Scene, six: bool) -> usize {
 
 /// Packets and bytes that conform, exceed and violate.
 fn counts(s: &Scene, index: u32) -> [(u64, u64); 3] {
-    crate::control::policers(&s.h.router).unwrap().counts(index)
+    s.h.router.state::<crate::control::Policers>().unwrap().counts(index)
 }
 
 /// So many of [`frame`], as they are counted.

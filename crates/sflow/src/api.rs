@@ -7,10 +7,11 @@ use quiver_api::module::*;
 use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
 use quiver_net::api::{Handlers, index_of, perform, reference};
+use quiver_net::interface::ops::Direction;
 use quiver_net::ops::done;
 
-use crate::control::sflow as state;
-use crate::ops::{Direction, SetDirection, SetHeader, SetInterface, SetPolling, SetRate};
+use crate::control::Sflow;
+use crate::ops::{SetDirection, SetHeader, SetInterface, SetPolling, SetRate};
 
 module! {
     sflow "0.1.0"
@@ -69,29 +70,25 @@ pub(crate) fn add(handlers: &mut Handlers) {
         };
         done(perform::<SetDirection>(router, SetDirection { direction })?)
     });
-    handlers.reply::<SflowSamplingRateGet, SflowSamplingRateGetReply>(|router, _| {
-        Ok(SflowSamplingRateGetReply { sampling_N: state(router)?.params().rate })
+    handlers.get::<SflowSamplingRateGet, SflowSamplingRateGetReply>(|router, _| {
+        Ok(SflowSamplingRateGetReply { sampling_N: router.state::<Sflow>()?.params().rate })
     });
-    handlers.reads::<SflowSamplingRateGet>();
-    handlers.reply::<SflowPollingIntervalGet, SflowPollingIntervalGetReply>(|router, _| {
-        Ok(SflowPollingIntervalGetReply { polling_S: state(router)?.params().polling })
+    handlers.get::<SflowPollingIntervalGet, SflowPollingIntervalGetReply>(|router, _| {
+        Ok(SflowPollingIntervalGetReply { polling_S: router.state::<Sflow>()?.params().polling })
     });
-    handlers.reads::<SflowPollingIntervalGet>();
-    handlers.reply::<SflowHeaderBytesGet, SflowHeaderBytesGetReply>(|router, _| {
-        Ok(SflowHeaderBytesGetReply { header_B: state(router)?.params().header })
+    handlers.get::<SflowHeaderBytesGet, SflowHeaderBytesGetReply>(|router, _| {
+        Ok(SflowHeaderBytesGetReply { header_B: router.state::<Sflow>()?.params().header })
     });
-    handlers.reads::<SflowHeaderBytesGet>();
-    handlers.reply::<SflowDirectionGet, SflowDirectionGetReply>(|router, _| {
-        let sampling_D = match state(router)?.params().direction {
+    handlers.get::<SflowDirectionGet, SflowDirectionGetReply>(|router, _| {
+        let sampling_D = match router.state::<Sflow>()?.params().direction {
             Direction::Rx => 1,
             Direction::Tx => 2,
             Direction::Both => 3,
         };
         Ok(SflowDirectionGetReply { sampling_D })
     });
-    handlers.reads::<SflowDirectionGet>();
     handlers.dump::<SflowInterfaceDump>(|router: &mut Router, m, send| {
-        let Ok(state) = state(router) else { return };
+        let Ok(state) = router.state::<Sflow>() else { return };
         for index in state.interfaces().filter(|index| [ALL, index.0].contains(&m.hw_if_index.0)) {
             send(&SflowInterfaceDetails { hw_if_index: InterfaceIndex(index.0) });
         }

@@ -6,17 +6,15 @@ use std::net::IpAddr;
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::stats::MAX_THREADS;
 use quiver_graph::{GraphError, IfIndex};
-use quiver_net::fib::ops::fib_error;
 use quiver_net::interface::Kind;
-use quiver_net::interface::ops::interface_error;
+use quiver_net::interface::ops::Direction;
 use quiver_net::ip::FamilyId;
 use quiver_net::local::datagram::{UdpPath, send_all};
 use quiver_net::ops::graph_error;
-use quiver_net::{IfEvent, Router, WorkerEvent};
+use quiver_net::{IfEvent, PluginState, Router, WorkerEvent};
 
 use crate::datagram::Counters;
 use crate::nodes::{self, EXPORT, INPUT, OUTPUT};
-use crate::ops::Direction;
 use crate::process;
 use crate::sampler::{Destination, Sampler, Settings, Shared};
 
@@ -72,6 +70,11 @@ pub struct Sflow {
     cursor: u32,
 }
 
+impl PluginState for Sflow {
+    const OFF: &'static str = "the plugin sflow is off";
+    const KEY: Option<&'static str> = Some("sflow");
+}
+
 impl Sflow {
     /// How samples are taken.
     pub const fn params(&self) -> &Params {
@@ -125,22 +128,6 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn sflow(router: &Router) -> Result<&Sflow, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn sflow_mut(router: &mut Router) -> Result<&mut Sflow, OpError> {
-    router.part_mut().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin sflow is off").key("sflow")
-}
-
 /// Calls `f` with the sampler of each thread, on that thread.
 ///
 /// # Errors
@@ -149,7 +136,7 @@ pub fn on_each<R: Send + 'static>(
     router: &mut Router,
     f: impl Fn(usize, &mut Sampler) -> R + Send + Sync + 'static,
 ) -> Result<Vec<R>, OpError> {
-    let threads = sflow(router)?.threads.clone();
+    let threads = router.state::<Sflow>()?.threads.clone();
     Ok(router.graph.fleet().each(move |worker| {
         let thread = worker.thread();
         f(thread, &mut threads[thread % threads.len()].lock())
@@ -194,10 +181,10 @@ impl Wanted {
 
 /// Has all threads know what holds now.
 fn tell(router: &mut Router) -> Result<(), OpError> {
-    let wanted = Wanted::new(router, sflow(router)?);
+    let wanted = Wanted::new(router, router.state::<Sflow>()?);
     on_each(router, move |_, sampler| wanted.give(sampler))?;
     let now = router.graph.clock().timer_now();
-    let state = sflow_mut(router)?;
+    let state = router.state_mut::<Sflow>()?;
     // A first sample soon after each change: the collector hears of interfaces before their first interval is over.
     state.next_counters = if state.counters_after(now) == u64::MAX { u64::MAX } else { now };
     let next = state.next_counters;
@@ -210,9 +197,9 @@ fn tell(router: &mut Router) -> Result<(), OpError> {
 /// # Errors
 /// The graph's.
 pub fn set_params(router: &mut Router, params: Params) -> Result<(), OpError> {
-    let state = sflow(router)?;
+    let state = router.state::<Sflow>()?;
     let (old, interfaces) = (state.params.direction, state.interfaces.iter().copied().collect::<Vec<_>>());
-    sflow_mut(router)?.params = params;
+    router.state_mut::<Sflow>()?.params = params;
     tell(router)?;
     if old != params.direction {
         for index in interfaces {
@@ -224,9 +211,7 @@ pub fn set_params(router: &mut Router, params: Params) -> Result<(), OpError> {
 
 /// Switches the features of an interface: those of a direction on, others off.
 fn switch(router: &mut Router, index: IfIndex, direction: Option<Direction>) -> Result<(), OpError> {
-    let rx = matches!(direction, Some(Direction::Rx | Direction::Both));
-    let tx = matches!(direction, Some(Direction::Tx | Direction::Both));
-    for ((arc, node), on) in [(INPUT, rx), (OUTPUT, tx)] {
+    for ((arc, node), on) in [(INPUT, direction.is_some_and(Direction::rx)), (OUTPUT, direction.is_some_and(Direction::tx))] {
         router.graph.set_feature(arc, node, index, on).map_err(|error| graph_error(&error))?;
     }
     Ok(())
@@ -237,7 +222,7 @@ fn switch(router: &mut Router, index: IfIndex, direction: Option<Direction>) -> 
 /// # Errors
 /// It has no Ethernet frames, or is a sub-interface.
 pub fn set_interface(router: &mut Router, index: IfIndex, on: bool) -> Result<(), OpError> {
-    let interface = router.interfaces.expect(index).map_err(|error| interface_error(&error))?;
+    let interface = router.interfaces.expect(index)?;
     let name = interface.name.clone();
     let refuse = |text: String| OpError::new(retval::INVALID_SW_IF_INDEX, text).key("interface").value(&name);
     if matches!(interface.kind, Kind::Sub(_)) {
@@ -247,7 +232,7 @@ pub fn set_interface(router: &mut Router, index: IfIndex, on: bool) -> Result<()
     if matches!(interface.kind, Kind::Local) || !interface.has_link_layer() {
         return Err(refuse(format!("{name} has no Ethernet frames")));
     }
-    let state = sflow_mut(router)?;
+    let state = router.state_mut::<Sflow>()?;
     if state.interfaces.contains(&index.0) == on {
         let is = if on { "is sampled already" } else { "is not sampled" };
         return Err(OpError::new(retval::VALUE_EXIST, format!("{name} {is}")).key("interface").value(&name));
@@ -264,7 +249,7 @@ pub fn set_interface(router: &mut Router, index: IfIndex, on: bool) -> Result<()
 
 /// An interface goes.
 fn forget(router: &mut Router, index: IfIndex) {
-    if sflow_mut(router).is_ok_and(|state| state.interfaces.remove(&index.0)) {
+    if router.state_mut::<Sflow>().is_ok_and(|state| state.interfaces.remove(&index.0)) {
         // The features are declared, so that this cannot fail.
         let _ = switch(router, index, None);
     }
@@ -275,7 +260,7 @@ fn forget(router: &mut Router, index: IfIndex) {
 /// # Errors
 /// No such table, or addresses that cannot be.
 pub fn set_collector(router: &mut Router, new: Option<Collector>) -> Result<(), OpError> {
-    let old = sflow(router)?.collector;
+    let old = router.state::<Sflow>()?.collector;
     if old == new {
         return Ok(());
     }
@@ -285,9 +270,9 @@ pub fn set_collector(router: &mut Router, new: Option<Collector>) -> Result<(), 
             return Err(OpError::new(retval::INVALID_VALUE, text).key("src").value(collector.src));
         }
         let family = FamilyId::of(&collector.address);
-        router.hold_table(family, collector.table, HOLDER).map_err(|error| fib_error(&error))?;
+        router.hold_table(family, collector.table, HOLDER)?;
     }
-    sflow_mut(router)?.collector = new;
+    router.state_mut::<Sflow>()?.collector = new;
     let told = tell(router);
     if let Some(collector) = old {
         router.release_table(FamilyId::of(&collector.address), collector.table, HOLDER);
@@ -298,7 +283,7 @@ pub fn set_collector(router: &mut Router, new: Option<Collector>) -> Result<(), 
 /// Hands samples of counters to the thread that sends them.
 pub(crate) fn send_counters(router: &mut Router, counters: Vec<Counters>) {
     let thread = router.staying_workers()[0];
-    let (Ok(state), now) = (sflow(router), router.graph.clock().now()) else { return };
+    let (Ok(state), now) = (router.state::<Sflow>(), router.graph.clock().now()) else { return };
     let shared = state.threads[thread % state.threads.len()].clone();
     router.graph.fleet().cast(thread, move |_| {
         let mut sampler = shared.lock();
@@ -308,7 +293,7 @@ pub(crate) fn send_counters(router: &mut Router, counters: Vec<Counters>) {
 
 /// A thread that joins is told what holds; one that leaves sends what it has.
 fn on_worker(router: &mut Router, event: &WorkerEvent) {
-    let Ok(state) = sflow(router) else { return };
+    let Ok(state) = router.state::<Sflow>() else { return };
     let (WorkerEvent::Joined(thread) | WorkerEvent::Leaving(thread)) = *event;
     let shared = state.threads[thread % state.threads.len()].clone();
     if matches!(event, WorkerEvent::Joined(_)) {

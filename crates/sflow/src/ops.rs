@@ -7,14 +7,14 @@ use quiver_command::configuration::{Configuration, Stage, whole};
 use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
 use quiver_command::request::Execute;
-use quiver_command::{request, words};
 use quiver_net::Router;
-use quiver_net::interface::ops::resolve;
+use quiver_net::interface::ops::{Direction, resolve};
 use quiver_net::local::datagram::Totals as Sent;
 use serde::Serialize;
 
-use crate::control::{self, Collector, PORT, Params, sflow};
+use crate::control::{self, Collector, PORT, Params, Sflow};
 use crate::sampler::{HEADER_MAX, Totals};
 
 /// Lines that `help` and the reference show.
@@ -57,7 +57,7 @@ pub fn register(registry: &mut Registry<Router>) {
 }
 
 fn configuration(router: &Router, out: &mut Configuration<Router>) {
-    let Ok(state) = sflow(router) else { return };
+    let Ok(state) = router.state::<Sflow>() else { return };
     let (Params { rate, polling, header, direction }, usual) = (*state.params(), Params::default());
     if rate != usual.rate {
         out.push(&SetRate { n: rate }).undo(&SetRate { n: usual.rate }).replaced();
@@ -82,7 +82,7 @@ fn configuration(router: &Router, out: &mut Configuration<Router>) {
 
 /// Changes how samples are taken.
 fn change(router: &mut Router, f: impl FnOnce(&mut Params)) -> Result<Outcome<Router, ()>, OpError> {
-    let mut params = *sflow(router)?.params();
+    let mut params = *router.state::<Sflow>()?.params();
     f(&mut params);
     control::set_params(router, params).map(Outcome::Done)
 }
@@ -152,18 +152,6 @@ impl Execute<Router> for SetHeader {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let most = HEADER_MAX as u32;
         change(router, |params| params.header = self.bytes.min(most).next_multiple_of(32).max(64))
-    }
-}
-
-words! {
-    /// Which frames of an interface are sampled.
-    pub enum Direction {
-        /// Those that come in.
-        Rx = "rx",
-        /// Those that leave.
-        Tx = "tx",
-        /// Both.
-        Both = "both",
     }
 }
 
@@ -268,13 +256,8 @@ pub struct Shown {
 
 impl Text for Shown {
     fn text(&self, out: &mut String, _: &View) {
-        let direction = match self.direction {
-            Direction::Rx => "rx",
-            Direction::Tx => "tx",
-            Direction::Both => "both",
-        };
         let _ = writeln!(out, "sflow sampling-rate {}", self.sampling_rate);
-        let _ = writeln!(out, "sflow direction {direction}");
+        let _ = writeln!(out, "sflow direction {}", self.direction.word());
         let _ = writeln!(out, "sflow polling-interval {}", self.polling_interval);
         let _ = writeln!(out, "sflow header-bytes {}", self.header_bytes);
         if let Some(SetCollector { collector, port, src, fib_id, path_mtu }) = &self.collector {
@@ -300,7 +283,7 @@ impl Execute<Router> for ShowSflow {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Shown>, OpError> {
         let totals = control::on_each(router, |_, sampler| (sampler.totals, *sampler.outbox.totals()))?;
-        let state = sflow(router)?;
+        let state = router.state::<Sflow>()?;
         let Params { rate, polling, header, direction } = *state.params();
         let sum = |f: fn(&(Totals, Sent)) -> u64| totals.iter().map(f).sum();
         Ok(Outcome::Done(Shown {

@@ -6,9 +6,10 @@ use quiver_api::module::*;
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::IfIndex;
 use quiver_net::api::{Handlers, index_of, perform, reference};
+use quiver_net::interface::ops::Direction;
 use quiver_net::ops::done;
 
-use crate::ops::{SetSpan, State, shown};
+use crate::ops::{SetSpan, shown};
 
 module! {
     span "2.0.0"
@@ -31,9 +32,9 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<SwInterfaceSpanEnableDisable, SwInterfaceSpanEnableDisableReply>(|router, m| {
         let state = match m.state {
             SpanState::SPAN_STATE_API_DISABLED => None,
-            SpanState::SPAN_STATE_API_RX => Some(State::Rx),
-            SpanState::SPAN_STATE_API_TX => Some(State::Tx),
-            SpanState::SPAN_STATE_API_RX_TX => Some(State::Both),
+            SpanState::SPAN_STATE_API_RX => Some(Direction::Rx),
+            SpanState::SPAN_STATE_API_TX => Some(Direction::Tx),
+            SpanState::SPAN_STATE_API_RX_TX => Some(Direction::Both),
             _ => return Err(OpError::new(retval::UNIMPLEMENTED, "no such state").key("state")),
         };
         index_of(router, &m.sw_if_index_from)?;
@@ -43,7 +44,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
             l2: m.is_l2,
             disable: state.is_none(),
             destination: known.then(|| reference(router, &m.sw_if_index_to)).transpose()?,
-            state: state.unwrap_or(State::Both),
+            state: state.unwrap_or(Direction::Both),
         };
         done(perform::<SetSpan>(router, request)?)
     });
@@ -51,9 +52,9 @@ pub(crate) fn add(handlers: &mut Handlers) {
         for mirror in shown(router).unwrap_or_default() {
             let Some(state) = (if m.is_l2 { mirror.l2 } else { mirror.device }) else { continue };
             let state = match state {
-                State::Rx => SpanState::SPAN_STATE_API_RX,
-                State::Tx => SpanState::SPAN_STATE_API_TX,
-                State::Both => SpanState::SPAN_STATE_API_RX_TX,
+                Direction::Rx => SpanState::SPAN_STATE_API_RX,
+                Direction::Tx => SpanState::SPAN_STATE_API_TX,
+                Direction::Both => SpanState::SPAN_STATE_API_RX_TX,
             };
             let (from, to) = (IfIndex(mirror.sw_if_index), IfIndex(mirror.destination_sw_if_index));
             send(&SwInterfaceSpanDetails {

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::{GraphError, IfIndex, Published};
 use quiver_net::interface::Kind;
-use quiver_net::interface::ops::interface_error;
 use quiver_net::ops::graph_error;
-use quiver_net::{IfEvent, Interface, InterfaceError, Router};
+use quiver_net::{IfEvent, Interface, InterfaceError, PluginState, Router};
 
 use crate::mirrors::{Leg, Mirrors, Place};
 use crate::nodes;
@@ -26,6 +25,10 @@ pub struct Span {
     /// Destinations by place and mirrored interface.
     mirrored: BTreeMap<(Place, u32), BTreeSet<u32>>,
     published: Vec<(Place, Published<Mirrors>)>,
+}
+
+impl PluginState for Span {
+    const OFF: &'static str = "the plugin of SPAN is off";
 }
 
 impl Span {
@@ -58,22 +61,6 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn span(router: &Router) -> Result<&Span, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn span_mut(router: &mut Router) -> Result<&mut Span, OpError> {
-    router.part_mut().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin of SPAN is off")
-}
-
 fn wrong(interface: &Interface, why: &str) -> OpError {
     let text = format!("{} {why}", interface.name);
     OpError::new(retval::INVALID_INTERFACE, text).key("interface").value(&interface.name)
@@ -81,12 +68,12 @@ fn wrong(interface: &Interface, why: &str) -> OpError {
 
 /// What cannot be mirrored, or be a destination.
 fn check(router: &Router, from: IfIndex, to: Option<IfIndex>, l2: bool, directions: Directions) -> Result<(), OpError> {
-    let source = router.interfaces.expect(from).map_err(|error| interface_error(&error))?;
+    let source = router.interfaces.expect(from)?;
     if !l2 && directions.rx && matches!(source.kind, Kind::Sub(_)) {
         return Err(wrong(source, "is a sub-interface: its frames come in at its device; say `l2', or mirror the device"));
     }
     for index in [Some(from), to].into_iter().flatten() {
-        let interface = router.interfaces.expect(index).map_err(|error| interface_error(&error))?;
+        let interface = router.interfaces.expect(index)?;
         if interface.kind == Kind::Local || !interface.has_link_layer() {
             return Err(wrong(interface, "has no Ethernet frames"));
         }
@@ -106,7 +93,7 @@ pub fn set(router: &mut Router, from: IfIndex, to: Option<IfIndex>, l2: bool, di
     if to.is_none() && !none {
         return Err(OpError::new(retval::INVALID_INTERFACE, "a mirror needs a destination").key("destination"));
     }
-    router.interfaces.expect(from).map_err(|error| interface_error(&error))?;
+    router.interfaces.expect(from)?;
     if !none {
         check(router, from, to, l2, directions)?;
     }
@@ -118,7 +105,7 @@ pub fn set(router: &mut Router, from: IfIndex, to: Option<IfIndex>, l2: bool, di
 
 /// Changes one place.
 fn change(router: &mut Router, place: Place, from: IfIndex, to: Option<IfIndex>, on: bool) -> Result<(), OpError> {
-    let state = span_mut(router)?;
+    let state = router.state_mut::<Span>()?;
     let before = state.legs(place, from);
     let key = (place, from.0);
     match (to, on) {
@@ -134,13 +121,13 @@ fn change(router: &mut Router, place: Place, from: IfIndex, to: Option<IfIndex>,
         state.mirrored.remove(&key);
     }
     let after = state.legs(place, from);
-    publish(router, place).map_err(|error| interface_error(&error))?;
+    publish(router, place)?;
     if (before > 0) == (after > 0) {
         return Ok(());
     }
     match place.arc() {
         Some(arc) => router.graph.set_feature(arc, place.node(), from, after > 0).map(drop).map_err(|error| graph_error(&error)),
-        None => router.set_l2_filter(from, place.is_tx(), place.node(), after > 0).map_err(|error| interface_error(&error)),
+        None => router.set_l2_filter(from, place.is_tx(), place.node(), after > 0).map_err(OpError::from),
     }
 }
 

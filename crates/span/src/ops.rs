@@ -4,13 +4,13 @@ use quiver_command::configuration::{Configuration, Stage, whole};
 use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::request;
 use quiver_command::request::Execute;
-use quiver_command::{request, words};
 use quiver_net::Router;
-use quiver_net::interface::ops::resolve;
+use quiver_net::interface::ops::{Direction, resolve};
 use serde::Serialize;
 
-use crate::control::{self, Directions, span};
+use crate::control::{self, Directions, Span};
 
 /// Lines that `help` and the reference show.
 const EXAMPLES: &[&str] = &[
@@ -31,32 +31,13 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.configuration(Stage::Services, |_| whole(configuration)).shapes(Stage::Services, SHAPES).covers(&["span_set"]);
 }
 
-words! {
-    /// Which frames are copied.
-    pub enum State {
-        /// Those that come in and those that leave.
-        Both = "both",
-        /// Those that come in.
-        Rx = "rx",
-        /// Those that leave.
-        Tx = "tx",
-    }
-}
-
-impl State {
-    /// The directions that it says.
-    pub const fn directions(self) -> Directions {
-        Directions { rx: matches!(self, Self::Both | Self::Rx), tx: matches!(self, Self::Both | Self::Tx) }
-    }
-
-    /// The word for directions; none where there are none.
-    pub const fn of(directions: Directions) -> Option<Self> {
-        match (directions.rx, directions.tx) {
-            (true, true) => Some(Self::Both),
-            (true, false) => Some(Self::Rx),
-            (false, true) => Some(Self::Tx),
-            (false, false) => None,
-        }
+/// The word for directions; none where there are none.
+const fn word(directions: Directions) -> Option<Direction> {
+    match (directions.rx, directions.tx) {
+        (true, true) => Some(Direction::Both),
+        (true, false) => Some(Direction::Rx),
+        (false, true) => Some(Direction::Tx),
+        (false, false) => None,
     }
 }
 
@@ -72,7 +53,7 @@ request! {
         /// Where copies leave.
         pub destination: Option<IfRef> = "destination <if>",
         /// Frames that come in, that leave, or both.
-        pub state: State = "both|rx|tx" default(State::Both),
+        pub state: Direction = "both|rx|tx" default(Direction::Both),
     }
 }
 
@@ -82,7 +63,7 @@ impl Execute<Router> for SetSpan {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let from = resolve(router, &self.interface)?;
         let to = self.destination.as_ref().map(|to| resolve(router, to)).transpose()?;
-        let directions = if self.disable { Directions::default() } else { self.state.directions() };
+        let directions = if self.disable { Directions::default() } else { Directions { rx: self.state.rx(), tx: self.state.tx() } };
         if to.is_none() && !self.disable {
             let error = OpError::new(retval::INVALID_INTERFACE, "say `destination' and an interface, or `disable'");
             return Err(error.key("destination"));
@@ -108,9 +89,9 @@ pub struct MirrorInfo {
     /// Its number.
     pub destination_sw_if_index: u32,
     /// What is copied at the device.
-    pub device: Option<State>,
+    pub device: Option<Direction>,
     /// What is copied on layer 2.
-    pub l2: Option<State>,
+    pub l2: Option<Direction>,
 }
 
 /// All mirrors.
@@ -118,12 +99,12 @@ pub struct MirrorInfo {
 /// # Errors
 /// The plugin is off.
 pub fn shown(router: &Router) -> Result<Vec<MirrorInfo>, OpError> {
-    let state = span(router)?;
+    let state = router.state::<Span>()?;
     let mut all: Vec<MirrorInfo> = Vec::new();
     for l2 in [false, true] {
         for (from, to, directions) in state.mirrors(l2) {
             let known = |mirror: &&mut MirrorInfo| (mirror.sw_if_index, mirror.destination_sw_if_index) == (from.0, to.0);
-            let word = State::of(directions);
+            let word = word(directions);
             match all.iter_mut().find(known) {
                 Some(mirror) => mirror.l2 = word,
                 None => all.push(MirrorInfo {
@@ -166,12 +147,7 @@ impl Text for Shown {
             .column_with("L2", Align::Left, 0, Align::Left)
             .gap(1);
         table.heading(out);
-        let word = |state: Option<State>| match state {
-            None => "none",
-            Some(State::Both) => "both",
-            Some(State::Rx) => "rx",
-            Some(State::Tx) => "tx",
-        };
+        let word = |state: Option<Direction>| state.map_or("none", Direction::word);
         for mirror in &self.0 {
             table.row(out, &[&mirror.interface, &mirror.destination, &word(mirror.device), &word(mirror.l2)]);
         }
@@ -184,7 +160,7 @@ fn configuration(router: &Router, out: &mut Configuration<Router>) {
             let Some(state) = state else { continue };
             let (interface, destination) = (IfRef(mirror.interface.clone()), Some(IfRef(mirror.destination.clone())));
             let request = SetSpan { interface, l2, disable: false, destination, state };
-            let undo = SetSpan { disable: true, state: State::Both, ..request.clone() };
+            let undo = SetSpan { disable: true, state: Direction::Both, ..request.clone() };
             out.push(&request).undo(&undo).replaced();
         }
     }

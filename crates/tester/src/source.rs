@@ -9,7 +9,6 @@
 //! Sequence numbers are given once, and what the device does not take is kept: a gap in the numbers at the receiver is a frame
 //! that was sent and lost. Times are read once for a batch of at most [`BATCH`] frames.
 
-use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -332,9 +331,5 @@ impl InputNode for Source {
 
     fn release(&mut self, cx: &mut NodeCx<'_>) {
         self.lanes.iter_mut().for_each(|lane| lane.end(cx));
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

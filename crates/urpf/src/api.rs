@@ -7,9 +7,10 @@ use quiver_command::operation::{OpError, retval};
 use quiver_graph::IfIndex;
 use quiver_net::Router;
 use quiver_net::api::{Handlers, index_of, is_six, perform, reference};
+use quiver_net::fib::ops::Family;
 use quiver_net::ops::done;
 
-use crate::ops::{CheckInfo, Direction, Family, Mode, SetUrpf, shown};
+use crate::ops::{CheckInfo, Direction, Mode, SetUrpf, shown};
 
 module! {
     urpf "1.0.0"

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::{GraphError, IfIndex, Published};
-use quiver_net::fib::ops::fib_error;
 use quiver_net::ip::{Family, FamilyId, V4, V6};
 use quiver_net::ops::graph_error;
-use quiver_net::{IfEvent, Router};
+use quiver_net::{IfEvent, PluginState, Router};
 use quiver_wire::IpPrefix;
 
 use crate::nodes;
@@ -36,6 +35,10 @@ pub struct Urpf {
     published: (Published<Checks<V4>>, Published<Checks<V6>>),
 }
 
+impl PluginState for Urpf {
+    const OFF: &'static str = "the plugin of checks of source addresses (uRPF) is off";
+}
+
 impl Urpf {
     /// Checks that are on, by interface.
     pub fn settings(&self) -> impl Iterator<Item = (Key, Setting)> {
@@ -46,22 +49,6 @@ impl Urpf {
     pub fn accepted(&self) -> impl Iterator<Item = (u32, IpPrefix)> {
         self.accepted.iter().copied()
     }
-}
-
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn urpf(router: &Router) -> Result<&Urpf, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn urpf_mut(router: &mut Router) -> Result<&mut Urpf, OpError> {
-    router.part_mut().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin of checks of source addresses (uRPF) is off")
 }
 
 /// Adds nodes and state.
@@ -88,14 +75,14 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
 pub fn set(router: &mut Router, interface: IfIndex, family: FamilyId, direction: Direction, new: Setting) -> Result<(), OpError> {
     let key = (interface.0, family, direction);
     let wanted = (new.mode != Mode::Off).then_some(new);
-    let old = urpf(router)?.settings.get(&key).copied();
+    let old = router.state::<Urpf>()?.settings.get(&key).copied();
     if wanted == old {
         return Ok(());
     }
     if let Some(table) = wanted.and_then(|setting| setting.table) {
-        router.hold_table(family, table, HOLDER).map_err(|error| fib_error(&error))?;
+        router.hold_table(family, table, HOLDER)?;
     }
-    let state = urpf_mut(router)?;
+    let state = router.state_mut::<Urpf>()?;
     match wanted {
         Some(setting) => drop(state.settings.insert(key, setting)),
         None => drop(state.settings.remove(&key)),
@@ -124,26 +111,26 @@ fn switch(router: &mut Router, key: Key, setting: Option<Setting>, on: bool) -> 
 /// No such table, or the prefix is not accepted.
 pub fn set_accepted(router: &mut Router, table: u32, prefix: IpPrefix, accept: bool) -> Result<(), OpError> {
     let (family, entry) = (FamilyId::of(&prefix.addr()), (table, prefix));
-    if urpf(router)?.accepted.contains(&entry) == accept {
+    if router.state::<Urpf>()?.accepted.contains(&entry) == accept {
         let missing = || OpError::new(retval::NO_SUCH_ENTRY, format!("{prefix} is not accepted in table {table}")).key("prefix");
         return if accept { Ok(()) } else { Err(missing()) };
     }
     if accept {
-        router.hold_table(family, table, HOLDER).map_err(|error| fib_error(&error))?;
-        urpf_mut(router)?.accepted.insert(entry);
+        router.hold_table(family, table, HOLDER)?;
+        router.state_mut::<Urpf>()?.accepted.insert(entry);
     } else {
         router.release_table(family, table, HOLDER);
-        urpf_mut(router)?.accepted.remove(&entry);
+        router.state_mut::<Urpf>()?.accepted.remove(&entry);
     }
     publish(router)
 }
 
 /// An interface goes.
 fn forget(router: &mut Router, index: IfIndex) {
-    let Ok(state) = urpf_mut(router) else { return };
+    let Ok(state) = router.state_mut::<Urpf>() else { return };
     let gone: Vec<_> = state.settings().filter(|((interface, ..), _)| *interface == index.0).collect();
     for (key, setting) in &gone {
-        let Ok(state) = urpf_mut(router) else { return };
+        let Ok(state) = router.state_mut::<Urpf>() else { return };
         state.settings.remove(key);
         // The feature is declared, so that this cannot fail.
         let _ = switch(router, *key, Some(*setting), false);
@@ -158,7 +145,7 @@ fn forget(router: &mut Router, index: IfIndex) {
 
 /// Has the nodes know what holds now.
 fn publish(router: &Router) -> Result<(), OpError> {
-    let state = urpf(router)?;
+    let state = router.state::<Urpf>()?;
     state.published.0.publish(checks(router, state));
     state.published.1.publish(checks(router, state));
     Ok(())

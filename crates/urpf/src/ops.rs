@@ -8,13 +8,13 @@ use quiver_command::grammar::{Args, IfRef};
 use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
 use quiver_command::request::{Argument, Execute, Value};
 use quiver_command::{request, words};
+use quiver_net::fib::ops::Family;
 use quiver_net::interface::ops::resolve;
-use quiver_net::ip::FamilyId;
 use quiver_net::{IfIndex, Router};
 use quiver_wire::IpPrefix;
 use serde::{Deserialize, Serialize};
 
-use crate::control::{self, Key, Setting, urpf};
+use crate::control::{self, Key, Setting, Urpf};
 
 /// Lines that `help` and the reference show.
 const EXAMPLES: &[&str] = &["set urpf ip4 rx strict host-eth1", "set urpf-accept 192.0.2.0/24"];
@@ -31,7 +31,7 @@ pub fn register(registry: &mut Registry<Router>) {
 }
 
 fn configuration(router: &Router, out: &mut Configuration<Router>) {
-    let Ok(state) = urpf(router) else { return };
+    let Ok(state) = router.state::<Urpf>() else { return };
     for (table, prefix) in state.accepted() {
         let request = |remove| SetAccepted { prefix: Prefix(prefix), table, remove };
         out.push(&request(false)).undo(&request(true));
@@ -39,25 +39,6 @@ fn configuration(router: &Router, out: &mut Configuration<Router>) {
     for (key, setting) in state.settings() {
         let request = |setting| SetUrpf::of(router, key, setting);
         out.push(&request(setting)).undo(&request(Setting { mode: Mode::Off, table: None })).replaced();
-    }
-}
-
-words! {
-    /// Family of the packets.
-    pub enum Family {
-        /// IPv4.
-        Ip4 = "ip4",
-        /// IPv6.
-        Ip6 = "ip6",
-    }
-}
-
-impl From<Family> for FamilyId {
-    fn from(family: Family) -> Self {
-        match family {
-            Family::Ip4 => Self::V4,
-            Family::Ip6 => Self::V6,
-        }
     }
 }
 
@@ -103,7 +84,7 @@ request! {
 impl SetUrpf {
     fn of(router: &Router, key: Key, setting: Setting) -> Self {
         let (interface, family, direction) = key;
-        let family = if family == FamilyId::V4 { Family::Ip4 } else { Family::Ip6 };
+        let family = family.into();
         let interface = IfRef(router.interfaces.name(IfIndex(interface)));
         Self { family, direction, mode: setting.mode, interface, table: setting.table }
     }
@@ -211,9 +192,7 @@ impl Text for Shown {
             .column_with("Table", Align::Left, 0, Align::Left);
         table.heading(out);
         for check in &self.checks {
-            let family = if check.family == Family::Ip4 { "ip4" } else { "ip6" };
-            let direction = if check.direction == Direction::Rx { "rx" } else { "tx" };
-            let mode = if check.mode == Mode::Strict { "strict" } else { "loose" };
+            let (family, direction, mode) = (check.family.word(), check.direction.word(), check.mode.word());
             table.row(out, &[&check.interface, &family, &direction, &mode, &check.table]);
         }
         for AcceptedInfo { prefix, table } in &self.accepted {
@@ -236,7 +215,7 @@ impl Execute<Router> for ShowUrpf {
 /// # Errors
 /// The plugin is off.
 pub fn shown(router: &Router, one: Option<IfIndex>) -> Result<Shown, OpError> {
-    let state = urpf(router)?;
+    let state = router.state::<Urpf>()?;
     let chosen = state.settings().filter(|((interface, ..), _)| one.is_none_or(|one| one.0 == *interface));
     let checks = chosen.map(|(key, setting)| {
         let SetUrpf { family, direction, mode, interface, table } = SetUrpf::of(router, key, setting);

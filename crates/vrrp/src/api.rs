@@ -96,7 +96,7 @@ const fn family(is_ipv6: u8) -> FamilyId {
 fn dumps(handlers: &mut Handlers) {
     handlers.dump::<VrrpVrDump>(|router, m, send| {
         let Ok(figures) = control::figures(router) else { return };
-        let (Ok(vrrp), on) = (control::vrrp(router), on(&m.sw_if_index)) else { return };
+        let (Ok(vrrp), on) = (router.state::<control::Vrrp>(), on(&m.sw_if_index)) else { return };
         for (key, configured) in vrrp.routers().filter(|(key, _)| on(key)) {
             if let Some(figures) = figures.get(&configured.serial) {
                 send(&details(router, key, configured, figures));
@@ -104,7 +104,7 @@ fn dumps(handlers: &mut Handlers) {
         }
     });
     handlers.dump::<VrrpVrPeerDump>(|router, m, send| {
-        let Ok(vrrp) = control::vrrp(router) else { return };
+        let Ok(vrrp) = router.state::<control::Vrrp>() else { return };
         let (all, one) = (matches!(m.sw_if_index.0, 0 | NONE), is_one(&m.sw_if_index, m.is_ipv6, m.vr_id));
         for (key, configured) in vrrp.routers().filter(|(key, configured)| (all || one(key)) && !configured.peers.is_empty()) {
             send(&VrrpVrPeerDetails {
@@ -117,7 +117,7 @@ fn dumps(handlers: &mut Handlers) {
         }
     });
     handlers.dump::<VrrpVrTrackIfDump>(|router, m, send| {
-        let Ok(vrrp) = control::vrrp(router) else { return };
+        let Ok(vrrp) = router.state::<control::Vrrp>() else { return };
         let (all, one) = (m.dump_all != 0, is_one(&m.sw_if_index, m.is_ipv6, m.vr_id));
         for (key, configured) in vrrp.routers().filter(|(key, configured)| (all || one(key)) && !configured.tracked.is_empty()) {
             let tracked = |(interface, priority): (&IfIndex, &u8)| VrrpVrTrackIf {
@@ -137,7 +137,7 @@ fn dumps(handlers: &mut Handlers) {
 
 /// The virtual router that clients call by its number.
 fn by_index(router: &Router, index: u32) -> Result<Key, OpError> {
-    let found = control::vrrp(router)?.routers().find(|(_, configured)| configured.id == index).map(|(key, _)| *key);
+    let found = router.state::<control::Vrrp>()?.routers().find(|(_, configured)| configured.id == index).map(|(key, _)| *key);
     let none = || OpError::new(retval::NO_SUCH_ENTRY, format!("no virtual router {index}")).key("vrrp_index").value(index);
     found.ok_or_else(none)
 }
@@ -163,7 +163,7 @@ fn update(router: &mut Router, m: &VrrpVrUpdate) -> Result<u32, OpError> {
         done(UpdateRouter::run(router, request)?)?;
     }
     let gone = || OpError::new(retval::NO_SUCH_ENTRY, "the virtual router is gone");
-    control::vrrp(router)?.routers.get(&key).map(|configured| configured.id).ok_or_else(gone)
+    router.state::<control::Vrrp>()?.routers.get(&key).map(|configured| configured.id).ok_or_else(gone)
 }
 
 const fn state_of(state: State) -> VrrpVrState {

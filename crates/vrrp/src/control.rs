@@ -15,7 +15,7 @@ use quiver_command::operation::{OpError, retval};
 use quiver_graph::{IfIndex, Published};
 use quiver_net::ip::FamilyId;
 use quiver_net::neighbor::Station;
-use quiver_net::{Router, WorkerEvent};
+use quiver_net::{PluginState, Router, WorkerEvent};
 
 use crate::machine::{Config, State};
 use crate::nodes::{self, Index, Parts, Place, Virtual};
@@ -90,6 +90,11 @@ pub struct Vrrp {
     serials: u32,
 }
 
+impl PluginState for Vrrp {
+    const OFF: &'static str = "the plugin vrrp is off";
+    const KEY: Option<&'static str> = Some("vrrp");
+}
+
 /// Adds state and nodes to the router, at its start.
 ///
 /// # Errors
@@ -110,26 +115,6 @@ pub fn start(router: &mut Router, _: &Startup) -> Result<(), String> {
     router.at_stop(change::stop_all);
     restart::init(router);
     Ok(())
-}
-
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn vrrp(router: &Router) -> Result<&Vrrp, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin vrrp is off").key("vrrp")
-}
-
-/// Runs `f` with the plugin's state beside the router.
-fn with<R>(router: &mut Router, f: impl FnOnce(&mut Router, &mut Vrrp) -> Result<R, OpError>) -> Result<R, OpError> {
-    let mut vrrp = router.take_part::<Vrrp>().ok_or_else(off)?;
-    let result = f(router, &mut vrrp);
-    router.add_part(vrrp);
-    result
 }
 
 /// There is no such virtual router.
@@ -194,7 +179,7 @@ fn is_own(router: &Router, interface: IfIndex, address: IpAddr) -> bool {
 /// # Errors
 /// The plugin is off.
 pub fn figures(router: &mut Router) -> Result<BTreeMap<u32, Figures>, OpError> {
-    with(router, |router, vrrp| {
+    router.with_state::<Vrrp, _>(|router, vrrp| {
         let mut all = BTreeMap::new();
         let owners: std::collections::BTreeSet<usize> = vrrp.routers.values().map(|configured| configured.owner).collect();
         for owner in owners {
@@ -208,7 +193,7 @@ pub fn figures(router: &mut Router) -> Result<BTreeMap<u32, Figures>, OpError> {
 /// Virtual routers of a thread that leaves go on at others, with their timers as they are.
 fn on_worker(router: &mut Router, event: &WorkerEvent) {
     let WorkerEvent::Leaving(thread) = *event else { return };
-    let moved = with(router, |router, vrrp| {
+    let moved = router.with_state::<Vrrp, _>(|router, vrrp| {
         let entries = vrrp.on(router, thread, Routers::take_all).unwrap_or_default();
         for entry in entries {
             let owner = vrrp.idlest(router);

@@ -59,11 +59,11 @@ pub fn register(registry: &mut Registry<Router>) {
 }
 
 fn keys(router: &Router) -> Vec<Key> {
-    control::vrrp(router).map(|vrrp| vrrp.routers().map(|(key, _)| *key).collect()).unwrap_or_default()
+    router.state::<control::Vrrp>().map(|vrrp| vrrp.routers().map(|(key, _)| *key).collect()).unwrap_or_default()
 }
 
 fn configuration(router: &Router, key: &Key, out: &mut Configuration<Router>) {
-    let Some(configured) = control::vrrp(router).ok().and_then(|vrrp| vrrp.routers.get(key)) else { return };
+    let Some(configured) = router.state::<control::Vrrp>().ok().and_then(|vrrp| vrrp.routers.get(key)) else { return };
     let (interface, vr_id, ipv6) = (IfRef(router.interfaces.name(key.interface)), key.vr_id, key.family == FamilyId::V6);
     let Settings { config: Config { priority, interval, preempt }, accept, unicast, addresses } = configured.settings.clone();
     let name = format!("vrrp {} {vr_id} {ipv6}", interface.as_str());
@@ -76,19 +76,9 @@ fn configuration(router: &Router, key: &Key, out: &mut Configuration<Router>) {
         no_preempt: !preempt,
         accept_mode: accept,
         unicast,
-        addresses: addresses.clone(),
-    };
-    let update = UpdateRouter {
-        vr_id,
-        interface: interface.clone(),
-        ipv6,
-        priority,
-        interval,
-        no_preempt: !preempt,
-        accept_mode: accept,
-        unicast,
         addresses,
     };
+    let update = UpdateRouter::of(add.clone());
     let delete = DeleteRouter { vr_id, interface: interface.clone(), ipv6 };
     out.push(&add).undo(&delete).replaced_by(&update).makes(name.clone());
     let peers = |peers| SetPeers { vr_id, interface: interface.clone(), ipv6, peers };
@@ -145,9 +135,7 @@ impl Execute<Router> for AddRouter {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let key = key(router, &self.interface, self.vr_id, self.ipv6, &self.addresses)?;
-        let config = Config { priority: self.priority, interval: self.interval, preempt: !self.no_preempt };
-        let settings = Settings { config, accept: self.accept_mode, unicast: self.unicast, addresses: self.addresses };
+        let (key, settings) = UpdateRouter::of(self).wanted(router)?;
         control::add(router, key, settings)?;
         Ok(Outcome::Done(()))
     }
@@ -177,13 +165,26 @@ request! {
     }
 }
 
+impl UpdateRouter {
+    /// To what this one makes.
+    fn of(add: AddRouter) -> Self {
+        let AddRouter { vr_id, interface, ipv6, priority, interval, no_preempt, accept_mode, unicast, addresses } = add;
+        Self { vr_id, interface, ipv6, priority, interval, no_preempt, accept_mode, unicast, addresses }
+    }
+
+    /// Which virtual router, and what it is to be.
+    fn wanted(self, router: &Router) -> Result<(Key, Settings), OpError> {
+        let key = key(router, &self.interface, self.vr_id, self.ipv6, &self.addresses)?;
+        let config = Config { priority: self.priority, interval: self.interval, preempt: !self.no_preempt };
+        Ok((key, Settings { config, accept: self.accept_mode, unicast: self.unicast, addresses: self.addresses }))
+    }
+}
+
 impl Execute<Router> for UpdateRouter {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let key = key(router, &self.interface, self.vr_id, self.ipv6, &self.addresses)?;
-        let config = Config { priority: self.priority, interval: self.interval, preempt: !self.no_preempt };
-        let settings = Settings { config, accept: self.accept_mode, unicast: self.unicast, addresses: self.addresses };
+        let (key, settings) = self.wanted(router)?;
         control::update(router, key, settings)?;
         Ok(Outcome::Done(()))
     }

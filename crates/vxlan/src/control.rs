@@ -5,11 +5,9 @@ use std::net::IpAddr;
 
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::{GraphError, IfIndex, NodeSpec, Published};
-use quiver_net::fib::ops::fib_error;
-use quiver_net::interface::ops::interface_error;
 use quiver_net::interface::{InterfaceKind, Kind, NewInterface, Tunnel as Among, Tx};
 use quiver_net::ip::FamilyId;
-use quiver_net::{IfEvent, Router};
+use quiver_net::{IfEvent, PluginState, Router};
 use quiver_wire::MacAddr;
 
 use crate::group;
@@ -70,6 +68,10 @@ pub struct Vxlan {
     seed: u64,
 }
 
+impl PluginState for Vxlan {
+    const OFF: &'static str = "the plugin of VXLAN tunnels is off";
+}
+
 impl Vxlan {
     /// All tunnels, by number of their interface.
     pub fn iter(&self) -> impl Iterator<Item = (IfIndex, &Tunnel)> {
@@ -101,22 +103,6 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
     router.add_part(Vxlan { tunnels: BTreeMap::new(), published, seed });
     router.listen(on_interface);
     Ok(())
-}
-
-/// The plugin's state.
-///
-/// # Errors
-/// The plugin is off.
-pub fn vxlan(router: &Router) -> Result<&Vxlan, OpError> {
-    router.part().ok_or_else(off)
-}
-
-fn vxlan_mut(router: &mut Router) -> Result<&mut Vxlan, OpError> {
-    router.part_mut().ok_or_else(off)
-}
-
-fn off() -> OpError {
-    OpError::new(retval::FEATURE_DISABLED, "the plugin of VXLAN tunnels is off")
 }
 
 fn on_interface(router: &mut Router, event: &IfEvent) {
@@ -164,7 +150,7 @@ const fn key(config: &Config, fib: u32) -> Key {
 /// There is none.
 pub fn find(router: &Router, config: &Config) -> Result<IfIndex, OpError> {
     let fib = router.fib_of_table(config.family(), config.table);
-    let found = fib.and_then(|fib| vxlan(router).ok()?.find(key(config, fib)));
+    let found = fib.and_then(|fib| router.state::<Vxlan>().ok()?.find(key(config, fib)));
     found.ok_or_else(|| OpError::new(retval::NO_SUCH_ENTRY, "tunnel does not exist").remedy("`show vxlan tunnel' lists all"))
 }
 
@@ -177,7 +163,7 @@ pub fn create(router: &mut Router, config: Config, instance: Option<u32>) -> Res
     if find(router, &config).is_ok() {
         return Err(OpError::new(retval::TUNNEL_EXIST, "tunnel already exists"));
     }
-    let state = vxlan(router)?;
+    let state = router.state::<Vxlan>()?;
     let taken = |n: &u32| state.tunnels.values().any(|tunnel| tunnel.instance == *n);
     let instance = match instance {
         Some(n) if taken(&n) => {
@@ -189,7 +175,7 @@ pub fn create(router: &mut Router, config: Config, instance: Option<u32>) -> Res
             .ok_or_else(|| OpError::new(retval::LIMIT_EXCEEDED, "no free instance").key("instance"))?,
     };
     let (family, port) = (config.family(), config.src_port);
-    let fib = router.keep_table(family, config.table).map_err(|error| fib_error(&error))?;
+    let fib = router.keep_table(family, config.table)?;
     let made = listen(router, family, port).and_then(|()| build(router, config, fib, instance));
     if made.is_err() {
         release(router, &config);
@@ -216,7 +202,7 @@ fn build(router: &mut Router, config: Config, fib: u32, instance: u32) -> Result
     let leg = Published::new(group::leg(router, &config));
     let Config { src, dst, vni, dst_port, .. } = config;
     let outer = Outer { src, dst, port: dst_port, vni, fib };
-    let (seed, counters, snapshot) = (vxlan(router)?.seed, router.graph.interfaces().clone(), leg.snapshot());
+    let (seed, counters, snapshot) = (router.state::<Vxlan>()?.seed, router.graph.interfaces().clone(), leg.snapshot());
     let make =
         move |tunnel, name: String| NodeSpec::node(name, Output::new(tunnel, outer, snapshot, seed, counters)).traced(nodes::trace);
     let new = NewInterface {
@@ -227,11 +213,11 @@ fn build(router: &mut Router, config: Config, fib: u32, instance: u32) -> Result
         max_frame: MAX_FRAME,
         tx: Tx::Node(Box::new(make)),
     };
-    let index = router.create_interface(new).map_err(|error| interface_error(&error))?;
+    let index = router.create_interface(new)?;
     router.starts_up(index);
     router.is_tunnel(index, if dst.is_multicast() { Among::ToGroup } else { Among::ToPeer });
-    router.set_interface_up(index, true).map_err(|error| interface_error(&error))?;
-    let state = vxlan_mut(router)?;
+    router.set_interface_up(index, true)?;
+    let state = router.state_mut::<Vxlan>()?;
     state.tunnels.insert(index.0, Tunnel { instance, config, key: key(&config, fib), leg });
     state.publish();
     Ok(index)
@@ -245,7 +231,7 @@ fn mac(seed: u64, instance: u32) -> MacAddr {
 
 /// A tunnel's interface goes.
 fn forget(router: &mut Router, index: IfIndex) {
-    let Ok(state) = vxlan_mut(router) else { return };
+    let Ok(state) = router.state_mut::<Vxlan>() else { return };
     let Some(tunnel) = state.tunnels.remove(&index.0) else { return };
     state.publish();
     release(router, &tunnel.config);
@@ -256,7 +242,7 @@ fn release(router: &mut Router, config: &Config) {
     let (family, port) = (config.family(), config.src_port);
     let mine = |(_, node): &(u16, String)| node == nodes::input_of(family);
     let ours = router.udp_ports(family).into_iter().filter(mine).any(|(number, _)| number == port);
-    if ours && !vxlan(router).is_ok_and(|state| state.listens(family, port)) {
+    if ours && !router.state::<Vxlan>().is_ok_and(|state| state.listens(family, port)) {
         router.unregister_udp_port(family, port);
     }
     group::leave(router, config);

@@ -9,7 +9,7 @@ use quiver_net::mfib::{Change, GroupPrefix, PathFlags, To};
 use quiver_wire::MacAddr;
 use quiver_wire::ethernet::EtherType;
 
-use crate::control::{Config, vxlan};
+use crate::control::{Config, Vxlan};
 use crate::nodes::Leg;
 
 fn prefix(config: &Config) -> Option<GroupPrefix> {
@@ -30,7 +30,7 @@ pub(crate) fn join(router: &mut Router, config: &Config) -> Result<(), OpError> 
 pub(crate) fn leave(router: &mut Router, config: &Config) {
     let (Some(interface), Some(prefix)) = (config.group_interface, prefix(config)) else { return };
     let same = |other: &Config| (other.dst, other.table) == (config.dst, config.table);
-    let others: Vec<Config> = vxlan(router).iter().flat_map(|s| s.iter()).map(|(_, t)| t.config).filter(same).collect();
+    let others: Vec<Config> = router.state::<Vxlan>().iter().flat_map(|s| s.iter()).map(|(_, t)| t.config).filter(same).collect();
     let mut paths = Vec::new();
     if others.is_empty() {
         paths.push(To::Local);
@@ -67,7 +67,7 @@ pub(crate) fn leg(router: &Router, config: &Config) -> Option<Leg> {
 
 /// The interface of groups has changed, or goes.
 pub(crate) fn follow(router: &Router, index: IfIndex, gone: bool) {
-    let Ok(state) = vxlan(router) else { return };
+    let Ok(state) = router.state::<Vxlan>() else { return };
     for (_, tunnel) in state.iter().filter(|(_, tunnel)| tunnel.config.group_interface == Some(index)) {
         tunnel.leg.publish(leg(router, &tunnel.config).filter(|_| !gone));
     }

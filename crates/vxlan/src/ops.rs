@@ -10,11 +10,11 @@ use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request::Execute;
 use quiver_command::{request, words};
-use quiver_net::interface::ops::{Created, interface_error, resolve};
+use quiver_net::interface::ops::{Created, resolve};
 use quiver_net::{IfIndex, Router};
 use serde::Serialize;
 
-use crate::control::{self, Config, INSTANCE_MAX, vxlan};
+use crate::control::{self, Config, INSTANCE_MAX, Vxlan};
 use crate::header::{PORT, VNI_MAX};
 pub use show::{ShowTunnels, TunnelInfo, shown};
 
@@ -123,7 +123,7 @@ impl Execute<Router> for ChangeTunnel {
         let config = self.config(router)?;
         if self.del {
             let index = control::find(router, &config)?;
-            router.delete_interface(index).map_err(|error| interface_error(&error))?;
+            router.delete_interface(index)?;
             return Ok(Outcome::Done(Changed(Created { interfaces: Vec::new() })));
         }
         let index = control::create(router, config, self.instance)?;
@@ -134,7 +134,7 @@ impl Execute<Router> for ChangeTunnel {
 }
 
 fn instance_of(router: &Router, index: IfIndex) -> Option<u32> {
-    vxlan(router).ok()?.iter().find(|(other, _)| *other == index).map(|(_, tunnel)| tunnel.instance)
+    router.state::<Vxlan>().ok()?.iter().find(|(other, _)| *other == index).map(|(_, tunnel)| tunnel.instance)
 }
 
 /// Where tunnels stand in a document.

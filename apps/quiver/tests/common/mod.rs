@@ -16,6 +16,20 @@ use serde_json::{Value, json};
 /// Longest wait for what should happen at once; the machine may be busy.
 pub const SOON: Duration = Duration::from_secs(120);
 
+/// Section of a configuration that lasts.
+pub const STATE: &str = "unix { state-dir @/state }";
+
+/// The running configuration, as commands.
+pub fn configuration(router: &Router) -> String {
+    router.ask("show configuration").unwrap()
+}
+
+/// Ends a router as a crash does, and starts it again in its folder.
+pub fn crash(mut router: Router, conf: &str) -> Router {
+    router.kill9();
+    router.again(conf)
+}
+
 /// A folder that is removed at the end.
 pub struct Folder(pub PathBuf);
 
@@ -79,6 +93,12 @@ impl Router {
         let conf = format!("unix {{ nodaemon runtime-dir @ }} files {{ write @ }}\n{conf}");
         let command = command(&folder, &conf);
         Self::spawn(folder, command)
+    }
+
+    /// Starts one that has ended again in its folder.
+    pub fn again(mut self, conf: &str) -> Self {
+        let folder = std::mem::replace(&mut self.folder, Folder::new());
+        Self::start_in(folder, conf)
     }
 
     pub fn spawn(folder: Folder, mut command: Command) -> Self {

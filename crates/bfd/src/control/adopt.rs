@@ -3,7 +3,7 @@
 use quiver_command::operation::OpError;
 use quiver_net::Router;
 
-use super::{Bfd, follow, key_of_nodes, with};
+use super::{Bfd, follow, key_of_nodes};
 use crate::datagram::Key;
 use crate::thread::Entry;
 use crate::{auth, session};
@@ -18,7 +18,7 @@ pub(crate) struct Adopted {
 
 /// All sessions as they are on their threads, with how often they came up and when their state last changed.
 pub(crate) fn entries(router: &mut Router) -> Result<Vec<(Entry, u64, u64)>, OpError> {
-    with(router, |router, bfd| {
+    router.with_state::<Bfd, _>(|router, bfd| {
         let owners: std::collections::BTreeSet<usize> = bfd.sessions.values().map(|session| session.owner).collect();
         let mut all = Vec::new();
         for owner in owners {
@@ -31,7 +31,7 @@ pub(crate) fn entries(router: &mut Router) -> Result<Vec<(Entry, u64, u64)>, OpE
 
 /// Has a session go on as that of another process; whether there is one that does.
 pub(crate) fn adopt(router: &mut Router, key: &Key, adopted: Adopted) -> bool {
-    let done = with(router, |router, bfd| Ok(adopt_here(router, bfd, key, adopted))).ok().flatten().is_some();
+    let done = router.with_state::<Bfd, _>(|router, bfd| Ok(adopt_here(router, bfd, key, adopted))).ok().flatten().is_some();
     if done {
         follow(router, key);
     }

@@ -3,7 +3,7 @@
 use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
 
-use super::{Bfd, bfd, change, with};
+use super::{Bfd, change};
 use crate::auth::{InUse, Key, Kind};
 use crate::datagram;
 
@@ -80,7 +80,7 @@ impl Bfd {
 /// # Errors
 /// The plugin is off.
 pub fn keys(router: &Router) -> Result<Vec<KeyInfo>, OpError> {
-    let bfd = bfd(router)?;
+    let bfd = router.state::<Bfd>()?;
     let info = |(id, used): (&u32, &UsedKey)| KeyInfo { conf_key_id: *id, kind: used.key.kind, uses: used.uses };
     Ok(bfd.keys.iter().map(info).collect())
 }
@@ -95,7 +95,7 @@ pub fn set_key(router: &mut Router, conf_key_id: u32, key: Key) -> Result<(), Op
         let text = format!("a secret for {} has at most {most} bytes", key.kind.name());
         return Err(OpError::new(retval::INVALID_VALUE, text).key("secret"));
     }
-    with(router, |_, bfd| {
+    router.with_state::<Bfd, _>(|_, bfd| {
         bfd.idle_key(conf_key_id)?;
         if bfd.keys.len() >= KEYS_MAX && !bfd.keys.contains_key(&conf_key_id) {
             let error = OpError::new(retval::LIMIT_EXCEEDED, format!("there are {KEYS_MAX} keys already"));
@@ -111,7 +111,7 @@ pub fn set_key(router: &mut Router, conf_key_id: u32, key: Key) -> Result<(), Op
 /// # Errors
 /// There is none, or it is in use.
 pub fn delete_key(router: &mut Router, conf_key_id: u32) -> Result<(), OpError> {
-    with(router, |_, bfd| {
+    router.with_state::<Bfd, _>(|_, bfd| {
         bfd.key(conf_key_id)?;
         bfd.idle_key(conf_key_id)?;
         bfd.keys.remove(&conf_key_id);
@@ -124,9 +124,9 @@ pub fn delete_key(router: &mut Router, conf_key_id: u32) -> Result<(), OpError> 
 /// # Errors
 /// There is no such session or key.
 pub fn set_auth(router: &mut Router, key: &datagram::Key, auth: Option<AuthRef>, delayed: bool) -> Result<(), OpError> {
-    let by = auth.map(|auth| bfd(router)?.in_use(auth)).transpose()?;
-    let before = bfd(router)?.session(key)?.auth;
-    with(router, |_, bfd| {
+    let by = auth.map(|auth| router.state::<Bfd>()?.in_use(auth)).transpose()?;
+    let before = router.state::<Bfd>()?.session(key)?.auth;
+    router.with_state::<Bfd, _>(|_, bfd| {
         bfd.use_key(before, auth);
         Ok(())
     })?;

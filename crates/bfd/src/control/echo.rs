@@ -6,10 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use quiver_command::operation::OpError;
 use quiver_graph::IfIndex;
 use quiver_net::Router;
-use quiver_net::interface::ops::interface_error;
 use quiver_net::ip::FamilyId;
 
-use super::{Bfd, bfd, ports, with};
+use super::{Bfd, ports};
 use crate::thread::EchoSources;
 
 /// The source of echo packets.
@@ -48,7 +47,7 @@ pub(super) fn sources(router: &Router, bfd: &Bfd) -> EchoSources {
 /// # Errors
 /// The plugin is off.
 pub fn echo_source(router: &Router) -> Result<EchoSource, OpError> {
-    let bfd = bfd(router)?;
+    let bfd = router.state::<Bfd>()?;
     Ok(EchoSource { interface: bfd.echo_interface, addresses: sources(router, bfd) })
 }
 
@@ -58,9 +57,9 @@ pub fn echo_source(router: &Router) -> Result<EchoSource, OpError> {
 /// No such interface.
 pub fn set_echo_source(router: &mut Router, interface: Option<IfIndex>) -> Result<(), OpError> {
     if let Some(index) = interface {
-        router.interfaces.expect(index).map_err(|error| interface_error(&error))?;
+        router.interfaces.expect(index)?;
     }
-    with(router, |router, bfd| {
+    router.with_state::<Bfd, _>(|router, bfd| {
         bfd.echo_interface = interface;
         follow(router, bfd)
     })
@@ -85,14 +84,14 @@ fn warn(result: Result<(), OpError>) {
 
 /// An address of an interface has come or gone.
 pub(super) fn on_address(router: &mut Router, index: IfIndex) {
-    if bfd(router).is_ok_and(|bfd| bfd.echo_interface == Some(index)) {
-        warn(with(router, follow));
+    if router.state::<Bfd>().is_ok_and(|bfd| bfd.echo_interface == Some(index)) {
+        warn(router.with_state(follow));
     }
 }
 
 /// An interface goes.
 pub(super) fn on_deleted(router: &mut Router, index: IfIndex) {
-    if bfd(router).is_ok_and(|bfd| bfd.echo_interface == Some(index)) {
+    if router.state::<Bfd>().is_ok_and(|bfd| bfd.echo_interface == Some(index)) {
         warn(set_echo_source(router, None));
     }
 }

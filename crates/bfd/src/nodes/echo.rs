@@ -96,11 +96,7 @@ impl<F: InputFamily> Node for EchoInput<F> {
         }
         packet.trim(Echo::LEN);
         packet.set_aux(discriminator);
-        let (packet, taken) = packet.take();
-        if let Err(packet) = cx.emit_on(owner, Next::Echo, packet) {
-            cx.drop_packet(packet, Drop::Congestion);
-        }
-        taken
+        cx.hand_over(owner, Next::Echo, packet, Drop::Congestion)
     }
 }
 

@@ -166,11 +166,7 @@ impl<F: InputFamily> Node for Input<F> {
                 }
                 packet.trim(len);
                 packet.set_aux(discriminator);
-                let (packet, taken) = packet.take();
-                if let Err(packet) = cx.emit_on(owner, Next::Session, packet) {
-                    cx.drop_packet(packet, Drop::Congestion);
-                }
-                taken
+                cx.hand_over(owner, Next::Session, packet, Drop::Congestion)
             }
             Err(reason) => packet.drop(reason),
         }

@@ -53,8 +53,4 @@ impl InputNode for Timer {
         let due = self.shared.due();
         Idle::Sleep { until: (due < u64::MAX).then_some(due) }
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }

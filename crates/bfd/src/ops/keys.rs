@@ -56,7 +56,7 @@ pub(super) fn made(conf_key_id: u32) -> String {
 
 /// A key's part of the configuration, which has its secret.
 pub(super) fn configured(router: &Router, conf_key_id: &u32, out: &mut Configuration<Router>) {
-    let Ok(Key { kind, secret }) = control::bfd(router).and_then(|bfd| bfd.key(*conf_key_id)).copied() else { return };
+    let Ok(Key { kind, secret }) = router.state::<control::Bfd>().and_then(|bfd| bfd.key(*conf_key_id)).copied() else { return };
     let set = SetKey { conf_key_id: *conf_key_id, kind, secret };
     out.push(&set).undo(&DeleteKey { conf_key_id: *conf_key_id }).makes(made(*conf_key_id));
 }

@@ -171,7 +171,7 @@ impl Execute<Router> for SetFlags {
 
 /// A session's part of the configuration.
 pub(super) fn configured(router: &Router, key: &Key, out: &mut Configuration<Router>) {
-    let Ok(session) = control::bfd(router).and_then(|bfd| bfd.session(key)) else { return };
+    let Ok(session) = router.state::<control::Bfd>().and_then(|bfd| bfd.session(key)) else { return };
     let (multihop, table, local_addr, peer_addr) = (key.is_multihop(), key.table, key.local, key.peer);
     let interface = (!multihop).then(|| name(router, key.interface));
     let Timing { desired_min_tx, required_min_rx, detect_mult } = session.timing;

@@ -94,7 +94,7 @@ pub struct AuthInfo {
 
 fn sessions(router: &mut Router) -> Result<Vec<SessionInfo>, OpError> {
     let statuses = control::statuses(router)?;
-    let bfd = control::bfd(router)?;
+    let bfd = router.state::<control::Bfd>()?;
     let now = router.graph.clock().timer_now();
     let info = |(key, session): (&crate::datagram::Key, &control::Configured)| {
         let status = statuses.get(&session.id)?;

@@ -59,7 +59,7 @@ fn auth_ref(conf_key_id: u32) -> AuthRef {
 
 /// Holds the router against what should be there.
 fn check(h: &Harness, model: &BTreeMap<u32, Option<u32>>) {
-    let bfd = control::bfd(&h.router).unwrap();
+    let bfd = h.router.state::<control::Bfd>().unwrap();
     let index = bfd.reader();
     for n in 0..24 {
         let session = bfd.session(&key(h, n)).ok();
@@ -114,7 +114,7 @@ fn apply(h: &mut Harness, model: &mut BTreeMap<u32, Option<u32>>, step: &Step) {
             let doomed: Vec<Key> = model.keys().filter(|n| *n % 4 == 1).map(|n| of(h, *n)).collect();
             let index = h.router.interfaces.by_name("x1").unwrap().index;
             control::remove_on(&mut h.router, index);
-            assert!(doomed.iter().all(|key| control::bfd(&h.router).unwrap().session(key).is_err()));
+            assert!(doomed.iter().all(|key| h.router.state::<control::Bfd>().unwrap().session(key).is_err()));
             model.retain(|n, _| n % 4 != 1);
         }
     }
@@ -166,7 +166,7 @@ fn one_more_session_costs_main_what_the_first_one_did() {
     let before = Instant::now();
     control::remove_on(&mut h.router, x0);
     println!("removing {SESSIONS_MAX} at once: {:?}", before.elapsed());
-    assert_eq!(control::bfd(&h.router).unwrap().sessions().count(), 0);
+    assert_eq!(h.router.state::<control::Bfd>().unwrap().sessions().count(), 0);
     assert!(h.router.udp_ports(FamilyId::V4).is_empty());
     control::add(&mut h.router, key(1), TIMING, None).unwrap();
 }

@@ -1,11 +1,10 @@
 //! The machines of a thread.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use quiver_graph::IfIndex;
-use quiver_net::ProcessSignal;
+use quiver_net::{Due, ProcessSignal, Timed, TimedGuard};
 use quiver_wire::MacAddr;
 use quiver_wire::ethernet::EtherType;
 
@@ -78,6 +77,8 @@ pub enum Heard {
 pub struct Lags {
     by_bond: HashMap<IfIndex, Entry>,
     signal: ProcessSignal,
+    /// When they were last looked at.
+    now: u64,
 }
 
 impl Lags {
@@ -149,9 +150,11 @@ impl Lags {
             publish(entry, &self.signal);
         }
     }
+}
 
-    fn due(&self, now: u64) -> u64 {
-        self.by_bond.values().map(|entry| entry.lag.due(now)).min().unwrap_or(u64::MAX)
+impl Due for Lags {
+    fn due(&self) -> u64 {
+        self.by_bond.values().map(|entry| entry.lag.due(self.now)).min().unwrap_or(u64::MAX)
     }
 }
 
@@ -165,48 +168,23 @@ fn publish(entry: &Entry, signal: &ProcessSignal) {
 
 /// A thread's machines, for its nodes and for what main sends it to do. Only that thread locks them, so that nobody ever waits.
 #[derive(Clone)]
-pub struct Shared(Arc<(Mutex<Lags>, AtomicU64)>);
+pub struct Shared(Timed<Lags>);
 
 impl Shared {
     /// None. `signal` tells main that members have changed.
     pub fn new(signal: ProcessSignal) -> Self {
-        Self(Arc::new((Mutex::new(Lags { by_bond: HashMap::new(), signal }), AtomicU64::new(u64::MAX))))
+        Self(Timed::new(Lags { by_bond: HashMap::new(), signal, now: 0 }))
     }
 
     /// The machines, until the guard is dropped; `now` is the router's time.
-    pub fn lock(&self, now: u64) -> Guard<'_> {
-        Guard { lags: self.0.0.lock().unwrap_or_else(PoisonError::into_inner), due: &self.0.1, now }
+    pub fn lock(&self, now: u64) -> TimedGuard<'_, Lags> {
+        let mut lags = self.0.lock();
+        lags.now = now;
+        lags
     }
 
     /// When one of them is due, without a lock; `u64::MAX`: never.
     pub fn due(&self) -> u64 {
-        self.0.1.load(Ordering::Relaxed)
-    }
-}
-
-/// Access to a thread's machines.
-pub struct Guard<'a> {
-    lags: MutexGuard<'a, Lags>,
-    due: &'a AtomicU64,
-    now: u64,
-}
-
-impl std::ops::Deref for Guard<'_> {
-    type Target = Lags;
-
-    fn deref(&self) -> &Lags {
-        &self.lags
-    }
-}
-
-impl std::ops::DerefMut for Guard<'_> {
-    fn deref_mut(&mut self) -> &mut Lags {
-        &mut self.lags
-    }
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        self.due.store(self.lags.due(self.now), Ordering::Relaxed);
+        self.0.due()
     }
 }

@@ -45,11 +45,7 @@ impl Node for Input {
             return packet.drop(InputDrop::Gone);
         };
         packet.set_aux(bond.0);
-        let (packet, taken) = packet.take();
-        if let Err(packet) = cx.emit_on(owner, InputNext::Session, packet) {
-            cx.drop_packet(packet, InputDrop::Congestion);
-        }
-        taken
+        cx.hand_over(owner, InputNext::Session, packet, InputDrop::Congestion)
     }
 }
 
@@ -163,10 +159,6 @@ impl InputNode for Process {
     fn arm(&mut self, _now: u64) -> Idle {
         let due = self.shared.due();
         Idle::Sleep { until: (due < u64::MAX).then_some(due) }
-    }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
     }
 }
 

@@ -11,7 +11,7 @@ use quiver_net::{IfIndex, Router};
 use quiver_wire::MacAddr;
 use serde::Serialize;
 
-use crate::control::bonds;
+use crate::control::Bonds;
 use crate::lacp::lag::{Mux, Port, Receive};
 use crate::lacp::pdu::{Info, state};
 use crate::machines;
@@ -110,11 +110,11 @@ fn info(router: &Router, bond: IfIndex, interface: IfIndex, port: &Port) -> Port
 /// # Errors
 /// The plugin is off.
 pub fn ports(router: &mut Router, one: Option<IfIndex>) -> Result<Vec<PortInfo>, OpError> {
-    bonds(router)?;
+    router.state::<Bonds>()?;
     let mut all = Vec::new();
     for index in machines::speaking(router) {
         let Some(lag) = machines::lag(router, index) else { continue };
-        let Some(bond) = bonds(router)?.get(index) else { continue };
+        let Some(bond) = router.state::<Bonds>()?.get(index) else { continue };
         for member in bond.members.iter().filter(|member| one.is_none_or(|one| one == member.interface)) {
             all.extend(lag.port(member.place).map(|port| info(router, index, member.interface, port)));
         }

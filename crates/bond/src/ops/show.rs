@@ -12,7 +12,7 @@ use quiver_wire::MacAddr;
 use serde::Serialize;
 
 use super::{Balance, Mode};
-use crate::control::{Bond, bonds};
+use crate::control::{Bond, Bonds};
 
 request! {
     /// Shows bonds and their members.
@@ -127,7 +127,7 @@ fn info(router: &Router, index: IfIndex, bond: &Bond) -> BondInfo {
 /// # Errors
 /// The plugin is off.
 pub fn shown(router: &Router, one: Option<IfIndex>) -> Result<Vec<BondInfo>, OpError> {
-    let chosen = bonds(router)?.iter().filter(|(index, _)| one.is_none_or(|one| one == *index));
+    let chosen = router.state::<Bonds>()?.iter().filter(|(index, _)| one.is_none_or(|one| one == *index));
     Ok(chosen.map(|(index, bond)| info(router, index, bond)).collect())
 }
 

@@ -6,12 +6,12 @@ use quiver_command::grammar::IfRef;
 use quiver_net::{IfIndex, Router};
 
 use super::{Action, ChangeSession, ChangeTable, Mask, Match, Next, SetAcl, Signed};
-use crate::control::{Session, classify};
+use crate::control::{Classify, Session};
 use crate::view::{Key, NONE, Place};
 
 /// Tables, each behind the one that follows it.
 pub(super) fn tables(router: &Router) -> Vec<u32> {
-    let Ok(state) = classify(router) else { return Vec::new() };
+    let Ok(state) = router.state::<Classify>() else { return Vec::new() };
     let mut numbers: Vec<u32> = state.tables().map(|(number, _)| number).filter(|number| !state.is_made(*number)).collect();
     numbers.sort_by_key(|number| (state.chain(*number).len(), *number));
     numbers
@@ -36,7 +36,7 @@ fn bare(table: u32) -> ChangeTable {
 }
 
 pub(super) fn table(router: &Router, number: &u32, out: &mut Configuration<Router>) {
-    let Some(table) = classify(router).ok().and_then(|state| state.table(*number).ok()) else { return };
+    let Some(table) = router.state::<Classify>().ok().and_then(|state| state.table(*number).ok()) else { return };
     let shape = &table.shape;
     let request = ChangeTable {
         mask: Some(Mask::joined(shape.skip, &shape.mask)),
@@ -58,13 +58,13 @@ pub(super) fn table(router: &Router, number: &u32, out: &mut Configuration<Route
 }
 
 pub(super) fn sessions(router: &Router) -> Vec<(u32, Key)> {
-    let Ok(state) = classify(router) else { return Vec::new() };
+    let Ok(state) = router.state::<Classify>() else { return Vec::new() };
     let kept = state.tables().filter(|(number, _)| !state.is_made(*number));
     kept.flat_map(|(number, table)| table.sessions().map(move |(key, _)| (number, *key))).collect()
 }
 
 pub(super) fn session(router: &Router, (number, key): &(u32, Key), out: &mut Configuration<Router>) {
-    let Some(table) = classify(router).ok().and_then(|state| state.table(*number).ok()) else { return };
+    let Some(table) = router.state::<Classify>().ok().and_then(|state| state.table(*number).ok()) else { return };
     let Some(Session { hit_next, opaque, advance, action }) = table.session(key).copied() else { return };
     let bytes = key.get(..table.shape.mask.len()).unwrap_or_default();
     let request = |del| ChangeSession {
@@ -80,7 +80,7 @@ pub(super) fn session(router: &Router, (number, key): &(u32, Key), out: &mut Con
 }
 
 pub(super) fn acls(router: &Router) -> Vec<(Place, u32, u32)> {
-    classify(router).map(|state| state.acls().collect()).unwrap_or_default()
+    router.state::<Classify>().map(|state| state.acls().collect()).unwrap_or_default()
 }
 
 pub(super) fn acl(router: &Router, (place, interface, table): &(Place, u32, u32), out: &mut Configuration<Router>) {

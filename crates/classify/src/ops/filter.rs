@@ -11,7 +11,7 @@ use quiver_net::{IfIndex, Router};
 use serde::{Deserialize, Serialize};
 
 use super::{Mask, Match};
-use crate::control::classify;
+use crate::control::Classify;
 use crate::filter;
 use crate::table::Shape;
 use crate::view::{FilterOf, NONE};
@@ -120,7 +120,7 @@ impl Execute<Router> for ShowFilters {
     type Reply = FilterList;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, FilterList>, OpError> {
-        let state = classify(router)?;
+        let state = router.state::<Classify>()?;
         let chain = |of| state.filters().get(of).map(|first| state.chain(first)).unwrap_or_default();
         let mut filters = vec![
             FilterInfo { target: "trace".into(), tables: chain(FilterOf::Trace) },

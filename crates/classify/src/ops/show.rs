@@ -9,7 +9,7 @@ use quiver_net::{IfIndex, Router};
 use serde::Serialize;
 
 use super::{Action, Family, to_hex};
-use crate::control::{Table, classify};
+use crate::control::{Classify, Table};
 use crate::nodes::signed;
 use crate::view::{NONE, Place};
 
@@ -106,7 +106,7 @@ impl Execute<Router> for ShowTables {
     type Reply = Tables;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Tables>, OpError> {
-        let state = classify(router)?;
+        let state = router.state::<Classify>()?;
         if let Some(index) = self.index {
             return Ok(Outcome::Done(Tables { tables: vec![info(index, state.table(index)?, self.verbose)] }));
         }
@@ -210,7 +210,7 @@ impl Execute<Router> for ShowAcls {
             (Family::Ip6, true) => Place::Ip6Out,
             (Family::L2, true) => Place::L2Out,
         };
-        let state = classify(router)?;
+        let state = router.state::<Classify>()?;
         let of = |(_, sw_if_index, table)| AclInfo { sw_if_index, interface: router.interfaces.name(IfIndex(sw_if_index)), table };
         let interfaces = state.acls().filter(|(place, ..)| *place == wanted).map(of).collect();
         Ok(Outcome::Done(Acls { output: self.output, interfaces }))

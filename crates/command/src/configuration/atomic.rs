@@ -79,31 +79,24 @@ impl<C: 'static, R> Atomic<C, R> {
 impl<C: 'static, R> Job<C, Applied<R>> for Atomic<C, R> {
     fn step(&mut self, control: &mut C, budget: Duration) -> Step<Applied<R>> {
         match &mut self.phase {
-            Phase::Collecting(collect, job) => match collect.step(control, budget) {
-                Step::Done(Ok(configuration)) => {
+            Phase::Collecting(collect, job) => {
+                let step = collect.step(control, budget).map(|configuration| (configuration, job.take()));
+                step.and_then(|(configuration, job)| {
                     self.before = Arc::new(configuration.into_entries());
                     self.hold = Some(Hold::begin(self.log.clone()));
-                    if let Some(job) = job.take() {
-                        self.phase = Phase::Running(job);
-                    }
+                    job.into_iter().for_each(|job| self.phase = Phase::Running(job));
                     Step::Again
-                }
-                Step::Done(Err(error)) => Step::Done(Err(error)),
-                _ => Step::Again,
-            },
+                })
+            }
             Phase::Running(job) => match job.step(control, budget) {
-                Step::Again => Step::Again,
-                Step::Sleep(pause) => Step::Sleep(pause),
-                Step::Wait => Step::Wait,
-                Step::Print(text) => Step::Print(text),
-                Step::Done(Ok(reply)) => {
-                    let hold = self.hold.take().unwrap_or_else(|| Hold::begin(None));
-                    Step::Done(Ok(Applied { reply, before: Arc::clone(&self.before), hold }))
-                }
                 Step::Done(Err(error)) => {
                     self.phase = Phase::Returning(Restore::new(Rc::clone(&self.registry), Arc::clone(&self.before)), error);
                     Step::Again
                 }
+                step => step.map(|reply| {
+                    let hold = self.hold.take().unwrap_or_else(|| Hold::begin(None));
+                    Applied { reply, before: Arc::clone(&self.before), hold }
+                }),
             },
             Phase::Returning(restore, error) => match restore.step(control, budget) {
                 Step::Done(result) => {

@@ -193,12 +193,8 @@ struct Rendered<C, R> {
 impl<C, R: serde::Serialize + Text> Job<C, Answer> for Rendered<C, R> {
     fn step(&mut self, control: &mut C, budget: Duration) -> Step<Answer> {
         match guarded(self.reads, || self.job.step(control, budget)) {
-            Ok(Step::Again) => Step::Again,
-            Ok(Step::Sleep(pause)) => Step::Sleep(pause),
-            Ok(Step::Wait) => Step::Wait,
-            Ok(Step::Print(text)) => Step::Print(text),
-            Ok(Step::Done(Ok(reply))) => Step::Done(rendered(&reply, &self.view)),
-            Ok(Step::Done(Err(error))) | Err(error) => Step::Done(Err(error)),
+            Ok(step) => step.and_then(|reply| Step::Done(rendered(&reply, &self.view))),
+            Err(error) => Step::Done(Err(error)),
         }
     }
 
@@ -219,18 +215,15 @@ impl<C, R: serde::Serialize + Text> Job<C, Answer> for Rendered<C, R> {
     }
 }
 
-/// A job whose errors carry the path of the command that started it.
-pub(crate) struct InCommand<C> {
+/// A job whose steps are followed: what `follow` makes of each is what it came to.
+pub(crate) struct Followed<C, F> {
     pub(crate) job: Box<dyn Job<C, Answer>>,
-    pub(crate) path: &'static str,
+    pub(crate) follow: F,
 }
 
-impl<C> Job<C, Answer> for InCommand<C> {
+impl<C, F: FnMut(Step<Answer>) -> Step<Answer>> Job<C, Answer> for Followed<C, F> {
     fn step(&mut self, control: &mut C, budget: Duration) -> Step<Answer> {
-        match self.job.step(control, budget) {
-            Step::Done(Err(error)) => Step::Done(Err(error.in_command(self.path))),
-            step => step,
-        }
+        (self.follow)(self.job.step(control, budget))
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -250,39 +243,25 @@ impl<C> Job<C, Answer> for InCommand<C> {
     }
 }
 
-/// A job that is recorded when it has succeeded.
-pub(crate) struct Recorded<C> {
-    pub(crate) job: Box<dyn Job<C, Answer>>,
-    pub(crate) log: Rc<dyn ChangeLog>,
-    /// None once it is recorded.
-    pub(crate) record: Option<Record>,
+/// Has errors of a job carry the path of the command that started it.
+pub(crate) fn in_command(path: &'static str) -> impl FnMut(Step<Answer>) -> Step<Answer> {
+    move |step| match step {
+        Step::Done(Err(error)) => Step::Done(Err(error.in_command(path))),
+        step => step,
+    }
 }
 
-impl<C> Job<C, Answer> for Recorded<C> {
-    fn step(&mut self, control: &mut C, budget: Duration) -> Step<Answer> {
-        let step = self.job.step(control, budget);
-        match (&step, self.record.take()) {
-            (Step::Done(Ok(_)), Some(record)) => self.log.append(record),
+/// Records a job when it has succeeded.
+pub(crate) fn recorded(log: Rc<dyn ChangeLog>, record: Record) -> impl FnMut(Step<Answer>) -> Step<Answer> {
+    // None once it is recorded.
+    let mut waiting = Some(record);
+    move |step| {
+        match (&step, waiting.take()) {
+            (Step::Done(Ok(_)), Some(record)) => log.append(record),
             // A part of it may be done.
-            (Step::Done(Err(_)), Some(_)) => self.log.unrecorded(),
-            (_, record) => self.record = record,
+            (Step::Done(Err(_)), Some(_)) => log.unrecorded(),
+            (_, record) => waiting = record,
         }
         step
-    }
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.job.poll_ready(context)
-    }
-
-    fn exclusive(&self) -> bool {
-        self.job.exclusive()
-    }
-
-    fn yields(&self) -> bool {
-        self.job.yields()
-    }
-
-    fn cancel(&mut self, control: &mut C) {
-        self.job.cancel(control);
     }
 }

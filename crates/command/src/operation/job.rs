@@ -41,13 +41,24 @@ pub enum Step<R> {
 impl<R> Step<R> {
     /// With another reply, where it is the end and has one.
     pub fn map<T>(self, reply: impl FnOnce(R) -> T) -> Step<T> {
+        self.and_then(|value| Step::Done(Ok(reply(value))))
+    }
+
+    /// What follows the end, where that has a reply.
+    pub fn and_then<T>(self, next: impl FnOnce(R) -> Step<T>) -> Step<T> {
         match self {
             Self::Again => Step::Again,
             Self::Sleep(pause) => Step::Sleep(pause),
             Self::Wait => Step::Wait,
             Self::Print(text) => Step::Print(text),
-            Self::Done(result) => Step::Done(result.map(reply)),
+            Self::Done(Ok(reply)) => next(reply),
+            Self::Done(Err(error)) => Step::Done(Err(error)),
         }
+    }
+
+    /// Without the text of its progress.
+    pub fn quiet(self) -> Self {
+        if let Self::Print(_) = self { Self::Again } else { self }
     }
 }
 
@@ -74,6 +85,68 @@ pub trait Job<C, R> {
     /// Whoever asked is gone or pressed a key: stop early. The job is stepped on until it says
     /// [`Step::Done`], so that it can still give a summary and clean up; it must end promptly.
     fn cancel(&mut self, control: &mut C);
+}
+
+type Next<C, A, R> = Box<dyn FnOnce(&mut C, A) -> Result<Box<dyn Job<C, R>>, OpError>>;
+
+/// A job, then one that builds on its reply. No other operation runs before the second one ends, but where the one that runs yields.
+pub enum Chain<C, A, R> {
+    /// The first one runs; what makes the second one of its reply.
+    First(Box<dyn Job<C, A>>, Option<Next<C, A, R>>),
+    /// The second one runs.
+    Second(Box<dyn Job<C, R>>),
+}
+
+impl<C, A, R> Chain<C, A, R> {
+    /// Of the first job, and what makes the second one.
+    pub fn new<J: Job<C, R> + 'static>(
+        first: impl Job<C, A> + 'static,
+        next: impl FnOnce(&mut C, A) -> Result<J, OpError> + 'static,
+    ) -> Self {
+        Self::First(Box::new(first), Some(Box::new(|control, reply| Ok(Box::new(next(control, reply)?)))))
+    }
+}
+
+impl<C, A, R> Job<C, R> for Chain<C, A, R> {
+    fn step(&mut self, control: &mut C, budget: Duration) -> Step<R> {
+        let (first, next) = match self {
+            Self::First(first, next) => (first, next),
+            Self::Second(second) => return second.step(control, budget),
+        };
+        let made = first.step(control, budget).and_then(|reply| match next.take() {
+            Some(next) => Step::Done(next(control, reply)),
+            None => Step::Done(Err(OpError::unspecified("ended twice"))),
+        });
+        made.and_then(|second| {
+            *self = Self::Second(second);
+            Step::Again
+        })
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::First(first, _) => first.poll_ready(context),
+            Self::Second(second) => second.poll_ready(context),
+        }
+    }
+
+    fn exclusive(&self) -> bool {
+        true
+    }
+
+    fn yields(&self) -> bool {
+        match self {
+            Self::First(first, _) => first.yields(),
+            Self::Second(second) => second.yields(),
+        }
+    }
+
+    fn cancel(&mut self, control: &mut C) {
+        match self {
+            Self::First(first, _) => first.cancel(control),
+            Self::Second(second) => second.cancel(control),
+        }
+    }
 }
 
 /// Steps a job to its end without yielding, collecting what it printed. For tests and for start-up,

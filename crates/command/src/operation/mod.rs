@@ -55,7 +55,7 @@ pub use dynamic::{Dynamic, DynamicReply};
 pub use error::OpError;
 pub(crate) use error::excerpt;
 pub use invocation::{Answer, Invocation, json_of};
-pub use job::{Job, Outcome, Step, run_to_end};
+pub use job::{Chain, Job, Outcome, Step, run_to_end};
 pub use reference::Argument;
 pub(crate) use reference::Notes;
 pub use registry::{Absent, Live, Registry};

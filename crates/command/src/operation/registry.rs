@@ -2,7 +2,7 @@
 
 use super::{
     Access, Answer, Dynamic, Invocation, Notes, OpError, Operation, Outcome, View,
-    invocation::{InCommand, Recorded},
+    invocation::{Followed, in_command, recorded},
     normal, retval,
 };
 use crate::change_log::{ChangeLog, Collector};
@@ -389,7 +389,7 @@ impl<C: 'static> Registry<C> {
                 log.append(record);
                 Ok(Outcome::Done(answer))
             }
-            Outcome::Job(job) => Ok(Outcome::job(Recorded { job, log, record: Some(record) })),
+            Outcome::Job(job) => Ok(Outcome::job(Followed { job, follow: recorded(log, record) })),
         }
     }
 
@@ -486,7 +486,7 @@ impl<C: 'static> Registry<C> {
             Parsed::Help(reply) => Ok(Outcome::Done(Answer::render(&reply, view)?)),
             Parsed::Run(invocation, path) => {
                 match access.check(invocation.access()).and_then(|()| self.run_line(Some(line), invocation, control, view)) {
-                    Ok(Outcome::Job(job)) => Ok(Outcome::job(InCommand { job, path })),
+                    Ok(Outcome::Job(job)) => Ok(Outcome::job(Followed { job, follow: in_command(path) })),
                     Ok(done) => Ok(done),
                     Err(error) => Err(error.in_command(path)),
                 }

@@ -312,6 +312,7 @@ fn write_flag(value: bool, argument: &Argument, out: &mut Vec<String>) {
 ///     }
 /// }
 /// assert_eq!(serde_json::to_string(&MtuKind::Ip4).unwrap(), "\"ip4\"");
+/// assert_eq!(MtuKind::Ip4.word(), "ip4");
 /// ```
 #[macro_export]
 macro_rules! words {
@@ -320,6 +321,15 @@ macro_rules! words {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, $crate::request::serde::Serialize, $crate::request::serde::Deserialize)]
         #[serde(crate = "quiver_command::request::serde")]
         $vis enum $name { $( $(#[$note])* #[serde(rename = $word)] $variant ),+ }
+
+        impl $name {
+            /// The word for it.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $( Self::$variant => $word ),+
+                }
+            }
+        }
 
         impl $crate::request::Value for $name {
             const KIND: &'static str = "word";
@@ -338,10 +348,7 @@ macro_rules! words {
             }
 
             fn text(&self) -> String {
-                match self {
-                    $( Self::$variant => $word ),+
-                }
-                .to_owned()
+                self.word().to_owned()
             }
         }
     };

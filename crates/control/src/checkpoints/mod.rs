@@ -123,10 +123,7 @@ impl Checkpoints {
 
     /// Those of a router.
     pub fn of(router: &mut Router) -> &mut Self {
-        if router.part::<Self>().is_none() {
-            router.add_part(Self::default());
-        }
-        router.part_mut().unwrap_or_else(|| unreachable!("it was added above"))
+        router.part_or_default()
     }
 
     /// What there is: those without a name first, the last one first, then those with names.

@@ -207,6 +207,16 @@ impl Journal {
         Err(OpError::new(retval::BUSY, "not now: changes are held back until all of them are made, or confirmed"))
     }
 
+    /// Refuses what changes where nothing can be stored.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check_trouble(&self) -> Result<(), OpError> {
+        let Some(trouble) = self.trouble() else { return Ok(()) };
+        let text = format!("refused: what changes cannot be stored: {trouble}");
+        Err(OpError::new(retval::SYSCALL_ERROR_1, text).remedy("make room in the state folder"))
+    }
+
     fn hold_back(&self, record: &Record) {
         let mut held = self.held.borrow_mut();
         record::append_line(&mut held.lines, record);

@@ -194,7 +194,7 @@ impl Text for AfXdpList {
 
 impl AfXdpInfo {
     fn of(interface: &Interface) -> Option<Self> {
-        let port = interface.device.as_ref()?.port.as_any()?.downcast_ref::<AfXdp>()?;
+        let port = interface.port::<AfXdp>()?;
         let status: Status = port.status();
         Some(Self {
             name: interface.name.clone(),

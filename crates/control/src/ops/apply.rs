@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use quiver_command::configuration::{Applied, Atomic, Collect, Entry, Restore};
+use quiver_command::configuration::{Atomic, Collect, Configuration, Entry, Restore};
 use quiver_command::document::{Book, Changes, Plan, Wish};
-use quiver_command::operation::{Access, Job, OpError, Outcome, Registry, Step, Text, View, retval};
+use quiver_command::operation::{Access, Chain, Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_net::Router;
@@ -24,9 +24,8 @@ use quiver_net::files::{Elsewhere, Files, Use};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::candidate::{alone, own};
-use crate::candidate::{Provisional, Span, Window};
-use crate::checkpoints::{Checkpoints, Keep};
+use super::candidate::{Settling, alone, own};
+use crate::candidate::{Span, Window};
 use crate::journal::Journal;
 use crate::system::System;
 
@@ -109,9 +108,8 @@ impl Execute<Router> for Apply {
                 let error = OpError::new(retval::BUSY, "not while this session has a candidate");
                 return Err(error.remedy("`commit' or `discard' it"));
             }
-            if let Some(trouble) = router.part::<Rc<Journal>>().and_then(|journal| journal.trouble()) {
-                let text = format!("refused: what changes cannot be stored: {trouble}");
-                return Err(OpError::new(retval::SYSCALL_ERROR_1, text).remedy("make room in the state folder"));
+            if let Some(journal) = router.part::<Rc<Journal>>() {
+                journal.check_trouble()?;
             }
         }
         let registry = System::of(router)?.registry.get();
@@ -166,7 +164,7 @@ enum Phase {
     Collecting(Collect<Router>, Option<Read>),
     Planning(Elsewhere<Planned, Planned>),
     Changing(Atomic<Router, usize>),
-    Keeping(Option<Keep>, Option<Provisional>),
+    Keeping(Settling),
 }
 
 /// A plan, and what runs.
@@ -195,70 +193,43 @@ impl Application {
                 let collect = |read| Ended::next(Phase::Collecting(registry.collect().with_undo(), Some(read)));
                 read.step(router, budget).map(collect)
             }
-            Phase::Collecting(collect, read) => match collect.step(router, budget) {
-                Step::Done(Ok(configuration)) => {
-                    let Some((book, name, wish)) = read.take() else { return Step::Done(Err(OpError::unspecified("read twice"))) };
-                    let (running, own) = (Arc::new(configuration.into_entries()), apply.own.clone());
-                    let plan = move || book.plan(&name, &running, wish, &own).map(|plan| Planned { plan, running });
-                    Step::Done(Ok(Ended::next(Phase::Planning(Elsewhere::new(plan, |_, plan| Ok(plan)).alone()))))
+            Phase::Collecting(collect, read) => collect.step(router, budget).and_then(|configuration| {
+                let Some((book, name, wish)) = read.take() else { return Step::Done(Err(OpError::unspecified("read twice"))) };
+                let (running, own) = (Arc::new(configuration.into_entries()), apply.own.clone());
+                let plan = move || book.plan(&name, &running, wish, &own).map(|plan| Planned { plan, running });
+                Step::Done(Ok(Ended::next(Phase::Planning(Elsewhere::new(plan, |_, plan| Ok(plan)).alone()))))
+            }),
+            Phase::Planning(plan) => plan.step(router, budget).map(|Planned { plan: Plan { target, changes }, running }| {
+                self.changes = changes;
+                if apply.plan || self.changes.total() == 0 {
+                    return Ended::All(false);
                 }
-                Step::Done(Err(error)) => Step::Done(Err(error)),
-                _ => Step::Again,
-            },
-            Phase::Planning(plan) => match plan.step(router, budget) {
-                Step::Done(Ok(Planned { plan: Plan { target, changes }, running })) => {
-                    self.changes = changes;
-                    if self.apply.plan || self.changes.total() == 0 {
-                        return Step::Done(Ok(Ended::All(false)));
-                    }
-                    let restore = Restore::since(Rc::clone(&self.registry), Arc::clone(&running), Arc::new(target));
-                    let restore = Box::new(restore.recorded().lenient());
-                    let atomic = Atomic::since(Rc::clone(&self.registry), router, running, restore);
-                    Step::Done(Ok(Ended::next(Phase::Changing(atomic))))
-                }
-                step => step.map(|_| Ended::All(false)),
-            },
-            Phase::Changing(atomic) => match atomic.step(router, budget) {
-                Step::Done(Ok(Applied { before, hold, .. })) => {
-                    let comment = apply.comment.as_ref().map_or_else(String::new, |comment| format!(": {comment}"));
-                    let keep = Checkpoints::of(router).keep(None, Some(format!("before apply{comment}")), Arc::clone(&before));
-                    let warn = |error| {
-                        tracing::warn!(target: "startup", "the configuration before the application is not kept: {error}");
-                    };
-                    let keep = keep.map_err(warn).ok();
-                    Step::Done(Ok(Ended::next(Phase::Keeping(keep, Some(Provisional { before, hold })))))
-                }
-                step => step.map(|_| Ended::All(false)),
-            },
-            Phase::Keeping(keep, provisional) => {
-                let step = keep.as_mut().map_or(Step::Done(Ok(())), |keep| keep.ended(router, budget));
-                if matches!(step, Step::Done(_))
-                    && let Some(provisional) = provisional.take()
-                {
-                    self.window.committed(provisional, apply.confirmed);
-                }
-                step.map(|()| Ended::All(true))
-            }
+                let restore = Restore::since(Rc::clone(registry), Arc::clone(&running), Arc::new(target));
+                let restore = Box::new(restore.recorded().lenient());
+                Ended::next(Phase::Changing(Atomic::since(Rc::clone(registry), router, running, restore)))
+            }),
+            Phase::Changing(atomic) => atomic.step(router, budget).map(|applied| {
+                let what = ("apply", "the application");
+                let (comment, window) = (apply.comment.as_deref(), Rc::clone(&self.window));
+                Ended::next(Phase::Keeping(Settling::begin(router, what, comment, applied, window, apply.confirmed)))
+            }),
+            Phase::Keeping(settling) => settling.step(router, budget).map(|()| Ended::All(true)),
         }
     }
 }
 
 impl Job<Router, Applying> for Application {
     fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Applying> {
-        match self.advance(router, budget) {
-            Step::Done(Ok(Ended::Next(phase))) => {
+        self.advance(router, budget).quiet().and_then(|ended| match ended {
+            Ended::Next(phase) => {
                 self.phase = *phase;
                 Step::Again
             }
-            Step::Done(Ok(Ended::All(applied))) => {
+            Ended::All(applied) => {
                 let confirm_within = self.apply.confirmed.filter(|_| applied);
                 Step::Done(Ok(Applying { changes: std::mem::take(&mut self.changes), applied, confirm_within }))
             }
-            Step::Done(Err(error)) => Step::Done(Err(error)),
-            Step::Wait => Step::Wait,
-            Step::Sleep(pause) => Step::Sleep(pause),
-            Step::Again | Step::Print(_) => Step::Again,
-        }
+        })
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -267,7 +238,7 @@ impl Job<Router, Applying> for Application {
             Phase::Collecting(..) => Poll::Ready(()),
             Phase::Planning(plan) => plan.poll_ready(context),
             Phase::Changing(atomic) => atomic.poll_ready(context),
-            Phase::Keeping(keep, _) => keep.as_mut().map_or(Poll::Ready(()), |keep| keep.poll_ready(context)),
+            Phase::Keeping(settling) => settling.poll_ready(context),
         }
     }
 
@@ -314,54 +285,12 @@ impl Execute<Router> for ShowDocument {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Document>, OpError> {
         let registry = System::of(router)?.registry.get();
-        Ok(Outcome::job(Writing::Collecting(registry.collect(), registry.book())))
-    }
-}
-
-/// Collects the configuration, then has another thread write it.
-enum Writing {
-    Collecting(Collect<Router>, Arc<Book>),
-    Writing(Elsewhere<String, Document>),
-}
-
-impl Job<Router, Document> for Writing {
-    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Document> {
-        match self {
-            Self::Writing(write) => write.step(router, budget),
-            Self::Collecting(collect, book) => match collect.step(router, budget) {
-                Step::Done(Ok(configuration)) => {
-                    let (book, entries) = (Arc::clone(book), configuration.into_entries());
-                    let write = Elsewhere::new(move || Ok(book.write(&entries)), |_, document| Ok(Document { document }));
-                    *self = Self::Writing(write);
-                    Step::Again
-                }
-                Step::Done(Err(error)) => Step::Done(Err(error)),
-                _ => Step::Again,
-            },
-        }
-    }
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::Writing(write) => write.poll_ready(context),
-            Self::Collecting(..) => Poll::Ready(()),
-        }
-    }
-
-    fn exclusive(&self) -> bool {
-        true
-    }
-
-    /// While another thread writes others may run.
-    fn yields(&self) -> bool {
-        matches!(self, Self::Writing(_))
-    }
-
-    fn cancel(&mut self, router: &mut Router) {
-        match self {
-            Self::Writing(write) => write.cancel(router),
-            Self::Collecting(collect, _) => collect.cancel(router),
-        }
+        let book = registry.book();
+        // While another thread writes others may run.
+        Ok(Outcome::job(Chain::new(registry.collect(), move |_, configuration: Configuration<Router>| {
+            let entries = configuration.into_entries();
+            Ok(Elsewhere::new(move || Ok(book.write(&entries)), |_, document| Ok(Document { document })))
+        })))
     }
 }
 

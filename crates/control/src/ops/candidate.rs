@@ -304,52 +304,68 @@ struct Committing {
 
 enum Phase {
     Making(Atomic<Router, usize>),
-    Keeping(Option<Keep>, Option<Provisional>),
+    Keeping(Settling),
 }
 
-impl Committing {
-    /// All is changed.
-    fn made(&mut self, router: &mut Router, Applied { reply, before, hold }: Applied<usize>) {
-        self.changes = reply;
-        self.candidate = None;
-        let comment = self.commit.comment.as_ref().map_or_else(String::new, |comment| format!(": {comment}"));
-        let keep = Checkpoints::of(router).keep(None, Some(format!("before commit{comment}")), Arc::clone(&before));
-        let keep =
-            keep.map_err(|error| tracing::warn!(target: "startup", "the configuration before the commit is not kept: {error}"));
-        self.phase = Phase::Keeping(keep.ok(), Some(Provisional { before, hold }));
+/// The end of what was made as a whole: the configuration before it is kept, then it is confirmed or waits for it.
+pub(super) struct Settling {
+    keep: Option<Keep>,
+    provisional: Option<Provisional>,
+    window: Rc<Window>,
+    confirmed: Option<Span>,
+}
+
+impl Settling {
+    /// All is changed. `what`: the command, and what the log calls what it has done.
+    pub(super) fn begin(
+        router: &mut Router,
+        (command, called): (&str, &str),
+        comment: Option<&str>,
+        Applied { before, hold, .. }: Applied<usize>,
+        window: Rc<Window>,
+        confirmed: Option<Span>,
+    ) -> Self {
+        let comment = comment.map_or_else(String::new, |comment| format!(": {comment}"));
+        let keep = Checkpoints::of(router).keep(None, Some(format!("before {command}{comment}")), Arc::clone(&before));
+        let warn = |error| tracing::warn!(target: "startup", "the configuration before {called} is not kept: {error}");
+        Self { keep: keep.map_err(warn).ok(), provisional: Some(Provisional { before, hold }), window, confirmed }
+    }
+
+    pub(super) fn step(&mut self, router: &mut Router, budget: Duration) -> Step<()> {
+        let step = self.keep.as_mut().map_or(Step::Done(Ok(())), |keep| keep.ended(router, budget));
+        if matches!(step, Step::Done(_))
+            && let Some(provisional) = self.provisional.take()
+        {
+            self.window.committed(provisional, self.confirmed);
+        }
+        step
+    }
+
+    pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.keep.as_mut().map_or(Poll::Ready(()), |keep| keep.poll_ready(context))
     }
 }
 
 impl Job<Router, Committed> for Committing {
     fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Committed> {
         match &mut self.phase {
-            Phase::Making(making) => match making.step(router, budget) {
-                Step::Done(Ok(applied)) => {
-                    self.made(router, applied);
+            Phase::Making(making) => {
+                let step = making.step(router, budget).quiet();
+                if let (Step::Done(Err(_)), Ok(system)) = (&step, System::of(router)) {
+                    self.candidate.take().into_iter().for_each(|candidate| system.sessions.give_candidate(candidate));
+                }
+                step.and_then(|applied| {
+                    (self.changes, self.candidate) = (applied.reply, None);
+                    let (comment, window) = (self.commit.comment.as_deref(), Rc::clone(&self.window));
+                    let settling =
+                        Settling::begin(router, ("commit", "the commit"), comment, applied, window, self.commit.confirmed);
+                    self.phase = Phase::Keeping(settling);
                     Step::Again
-                }
-                Step::Done(Err(error)) => {
-                    if let (Some(candidate), Ok(system)) = (self.candidate.take(), System::of(router)) {
-                        system.sessions.give_candidate(candidate);
-                    }
-                    Step::Done(Err(error))
-                }
-                Step::Sleep(pause) => Step::Sleep(pause),
-                Step::Wait => Step::Wait,
-                Step::Again | Step::Print(_) => Step::Again,
-            },
-            Phase::Keeping(keep, provisional) => {
-                match keep.as_mut().map_or(Step::Done(Ok(())), |keep| keep.ended(router, budget)) {
-                    Step::Done(_) => {
-                        if let Some(provisional) = provisional.take() {
-                            self.window.committed(provisional, self.commit.confirmed);
-                        }
-                        Step::Done(Ok(Committed { changes: self.changes, confirm_within: self.commit.confirmed }))
-                    }
-                    Step::Wait => Step::Wait,
-                    Step::Sleep(pause) => Step::Sleep(pause),
-                    Step::Again | Step::Print(_) => Step::Again,
-                }
+                })
+            }
+            Phase::Keeping(settling) => {
+                let committed = Committed { changes: self.changes, confirm_within: self.commit.confirmed };
+                settling.step(router, budget).quiet().map(|()| committed)
             }
         }
     }
@@ -357,7 +373,7 @@ impl Job<Router, Committed> for Committing {
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.phase {
             Phase::Making(making) => making.poll_ready(context),
-            Phase::Keeping(keep, _) => keep.as_mut().map_or(Poll::Ready(()), |keep| keep.poll_ready(context)),
+            Phase::Keeping(settling) => settling.poll_ready(context),
         }
     }
 

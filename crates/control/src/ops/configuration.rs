@@ -9,14 +9,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use quiver_command::change_log::Record;
-use quiver_command::configuration::{Collect, Configuration, Entry, Stage, whole};
+use quiver_command::configuration::{Configuration, Entry, Stage, whole};
 use quiver_command::document::Shape;
-use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, View, retval};
+use quiver_command::operation::{Chain, Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::{Declared, Execute};
 use quiver_command::script::{Define, DefineRequest, ScriptState, Undefine, UndefineRequest};
 use quiver_net::Router;
-use quiver_net::files::{Elsewhere, Files, Place, Use};
+use quiver_net::files::{Elsewhere, Files, Use};
 use quiver_net::interface::ops::placement::{Mode, SetDefaultMode};
 use serde::Serialize;
 
@@ -104,7 +104,7 @@ impl Execute<Router> for WriteConfiguration {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        Checkpoint::outcome(router, true)
+        checkpoint(router, true).map(Outcome::job)
     }
 }
 
@@ -129,72 +129,47 @@ impl Execute<Router> for WriteCheckpoint {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        Checkpoint::outcome(router, false)
+        checkpoint(router, false).map(Outcome::job)
     }
 }
 
 /// Collects the configuration, hands it to the journal and waits for the disk.
-pub(super) struct Checkpoint {
-    collect: Option<Collect<Router>>,
-    journal: Rc<Journal>,
-    /// What could not be made again is forgotten.
-    forget: bool,
-    sequence: Option<u64>,
+pub(super) type Checkpoint = Chain<Router, Configuration<Router>, ()>;
+
+/// The checkpoint of a router that has a journal. `forget`: so is what could not be made again.
+pub(super) fn checkpoint(router: &Router, forget: bool) -> Result<Checkpoint, OpError> {
+    let journal = journal(router)?;
+    journal.check_holding()?;
+    let collect = System::of(router)?.registry.get().collect();
+    Ok(Chain::new(collect, move |_, configuration| {
+        let sequence = journal.checkpoint(&configuration, forget);
+        Ok(Stored { journal, sequence })
+    }))
 }
 
-impl Job<Router, ()> for Checkpoint {
-    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<()> {
-        let Some(collect) = &mut self.collect else {
-            return match self.poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(result) => Step::Done(result),
-                Poll::Pending => Step::Wait,
-            };
-        };
-        match collect.step(router, budget) {
-            Step::Done(Ok(configuration)) => {
-                self.sequence = Some(self.journal.checkpoint(&configuration, self.forget));
-                self.collect = None;
-                Step::Again
-            }
-            Step::Done(Err(error)) => Step::Done(Err(error)),
-            _ => Step::Again,
+/// Waits until the disk has what the journal was told; others may run meanwhile.
+struct Stored {
+    journal: Rc<Journal>,
+    sequence: u64,
+}
+
+impl Job<Router, ()> for Stored {
+    fn step(&mut self, _: &mut Router, _: Duration) -> Step<()> {
+        match self.journal.poll_stored(self.sequence, &mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Step::Done(result),
+            Poll::Pending => Step::Wait,
         }
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.poll(context).map(drop)
+        self.journal.poll_stored(self.sequence, context).map(drop)
     }
 
     fn exclusive(&self) -> bool {
-        true
+        false
     }
 
-    /// While it waits for the disk others may run.
-    fn yields(&self) -> bool {
-        self.collect.is_none()
-    }
-
-    fn cancel(&mut self, router: &mut Router) {
-        self.collect.iter_mut().for_each(|collect| collect.cancel(router));
-    }
-}
-
-impl Checkpoint {
-    fn outcome(router: &Router, forget: bool) -> Result<Outcome<Router, ()>, OpError> {
-        Self::begin(router, forget).map(Outcome::job)
-    }
-
-    /// Of a router that has a journal.
-    pub(super) fn begin(router: &Router, forget: bool) -> Result<Self, OpError> {
-        let journal = journal(router)?;
-        journal.check_holding()?;
-        let collect = System::of(router)?.registry.get().collect();
-        Ok(Self { collect: Some(collect), journal, forget, sequence: None })
-    }
-
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), OpError>> {
-        self.sequence.map_or(Poll::Ready(Ok(())), |sequence| self.journal.poll_stored(sequence, context))
-    }
+    fn cancel(&mut self, _: &mut Router) {}
 }
 
 request! {
@@ -210,56 +185,14 @@ impl Execute<Router> for SaveConfiguration {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let place = Files::place(router, &self.file, Use::Write)?;
-        Ok(Outcome::job(Save::Collecting(System::of(router)?.registry.get().collect(), place)))
-    }
-}
-
-/// Collects the configuration, then has it written.
-enum Save {
-    Collecting(Collect<Router>, Place),
-    Writing(Elsewhere<(), ()>),
-}
-
-impl Job<Router, ()> for Save {
-    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<()> {
-        match self {
-            Self::Writing(write) => write.step(router, budget),
-            Self::Collecting(collect, place) => match collect.step(router, budget) {
-                Step::Done(Ok(configuration)) => {
-                    let mut text = String::new();
-                    configuration.text(&mut text, &View::TEXT);
-                    let place = place.clone();
-                    let write = move || place.save(text.as_bytes()).map_err(|error| place.cannot("write", &error));
-                    *self = Self::Writing(Elsewhere::new(write, |_, ()| Ok(())));
-                    Step::Again
-                }
-                Step::Done(Err(error)) => Step::Done(Err(error)),
-                _ => Step::Again,
-            },
-        }
-    }
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::Writing(write) => write.poll_ready(context),
-            Self::Collecting(..) => Poll::Ready(()),
-        }
-    }
-
-    fn exclusive(&self) -> bool {
-        true
-    }
-
-    /// While another thread writes others may run.
-    fn yields(&self) -> bool {
-        matches!(self, Self::Writing(_))
-    }
-
-    fn cancel(&mut self, router: &mut Router) {
-        match self {
-            Self::Writing(write) => write.cancel(router),
-            Self::Collecting(collect, _) => collect.cancel(router),
-        }
+        // While another thread writes others may run.
+        let collect = System::of(router)?.registry.get().collect();
+        Ok(Outcome::job(Chain::new(collect, move |_, configuration: Configuration<Router>| {
+            let mut text = String::new();
+            configuration.text(&mut text, &View::TEXT);
+            let write = move || place.save(text.as_bytes()).map_err(|error| place.cannot("write", &error));
+            Ok(Elsewhere::new(write, |_, ()| Ok(())))
+        })))
     }
 }
 
@@ -346,10 +279,7 @@ impl<T: Copy + PartialEq> Setting<T> {
 impl Said {
     /// What a router's operations have set.
     pub fn of(router: &mut Router) -> &mut Self {
-        if router.part::<Self>().is_none() {
-            router.add_part(Self::default());
-        }
-        router.part_mut().unwrap_or_else(|| unreachable!("it was added above"))
+        router.part_or_default()
     }
 }
 

@@ -199,7 +199,7 @@ impl Text for PcapPortList {
 
 impl PcapPortInfo {
     fn of(interface: &Interface) -> Option<Self> {
-        let port = interface.device.as_ref()?.port.as_any()?.downcast_ref::<PcapPort>()?;
+        let port = interface.port::<PcapPort>()?;
         let status = port.status();
         Some(Self {
             name: interface.name.clone(),

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use quiver_command::configuration::{Applied, Atomic, Collect, Difference, Entry, Restore};
-use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, View, retval};
+use quiver_command::configuration::{Applied, Atomic, Configuration, Difference, Entry, Restore};
+use quiver_command::operation::{Chain, Job, OpError, Outcome, Registry, Step, Text, View};
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_net::Router;
 use quiver_net::files::Elsewhere;
 use serde::Serialize;
 
-use super::configuration::Checkpoint;
+use super::configuration::{Checkpoint, checkpoint};
 use crate::checkpoints::{Checkpoints, Heading, Keep, Load};
 use crate::journal::Journal;
 use crate::system::System;
@@ -55,51 +55,10 @@ impl Execute<Router> for SetCheckpoint {
         }
         Checkpoints::of(router).check(&self.name)?;
         let collect = System::of(router)?.registry.get().collect().with_undo();
-        Ok(Outcome::job(Keeping::Collecting(collect, self.name, self.comment)))
-    }
-}
-
-/// Collects the configuration, then keeps it.
-enum Keeping {
-    Collecting(Collect<Router>, String, Option<String>),
-    Keeping(Keep),
-}
-
-impl Job<Router, ()> for Keeping {
-    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<()> {
-        let (collect, name, comment) = match self {
-            Self::Keeping(keep) => return keep.step(router, budget),
-            Self::Collecting(collect, name, comment) => (collect, name, comment),
-        };
-        match collect.step(router, budget) {
-            Step::Done(Ok(configuration)) => {
-                let entries = Arc::new(configuration.into_entries());
-                match Checkpoints::of(router).keep(Some(std::mem::take(name)), comment.take(), entries) {
-                    Ok(keep) => *self = Self::Keeping(keep),
-                    Err(error) => return Step::Done(Err(error)),
-                }
-                Step::Again
-            }
-            Step::Done(Err(error)) => Step::Done(Err(error)),
-            _ => Step::Again,
-        }
-    }
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::Keeping(keep) => keep.poll_ready(context),
-            Self::Collecting(..) => Poll::Ready(()),
-        }
-    }
-
-    fn exclusive(&self) -> bool {
-        true
-    }
-
-    fn cancel(&mut self, router: &mut Router) {
-        if let Self::Collecting(collect, ..) = self {
-            collect.cancel(router);
-        }
+        Ok(Outcome::job(Chain::new(collect, move |router, configuration: Configuration<Router>| {
+            let entries = Arc::new(configuration.into_entries());
+            Checkpoints::of(router).keep(Some(self.name), self.comment, entries)
+        })))
     }
 }
 
@@ -167,15 +126,15 @@ impl Execute<Router> for ShowDifference {
             return super::candidate::Comparing::outcome(router, &candidate);
         }
         let load = Checkpoints::of(router).load(self.checkpoint.as_deref().unwrap_or("1"))?;
-        Ok(Outcome::job(Compare::Loading(load)))
+        Ok(Outcome::job(Chain::new(load, |router, before| {
+            let collect = System::of(router)?.registry.get().collect().with_undo();
+            Ok(Chain::new(collect, move |_, now: Configuration<Router>| {
+                // What is compared is a copy: others may run.
+                let now = now.into_entries();
+                Ok(Elsewhere::new(move || Ok(compared(&before, &now)), |_, lines| Ok(lines)))
+            }))
+        })))
     }
-}
-
-/// Gets the checkpoint, collects the configuration, and has another thread compare them.
-enum Compare {
-    Loading(Load),
-    Collecting(Arc<Vec<Entry>>, Collect<Router>),
-    Comparing(Elsewhere<Lines, Lines>),
 }
 
 /// What the second one has more and less.
@@ -183,60 +142,6 @@ fn compared(before: &[Entry], now: &[Entry]) -> Lines {
     let difference = Difference::of(before, now);
     let lines = |entries: &[&Entry]| entries.iter().map(|entry| entry.command.clone()).collect();
     Lines { added: lines(&difference.added), removed: lines(&difference.removed) }
-}
-
-impl Job<Router, Lines> for Compare {
-    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Lines> {
-        match self {
-            Self::Loading(load) => match load.step(router, budget) {
-                Step::Done(Ok(entries)) => match System::of(router) {
-                    Ok(system) => {
-                        *self = Self::Collecting(entries, system.registry.get().collect().with_undo());
-                        Step::Again
-                    }
-                    Err(error) => Step::Done(Err(error)),
-                },
-                Step::Done(Err(error)) => Step::Done(Err(error)),
-                Step::Wait => Step::Wait,
-                _ => Step::Again,
-            },
-            Self::Collecting(before, collect) => match collect.step(router, budget) {
-                Step::Done(Ok(now)) => {
-                    let (before, now) = (Arc::clone(before), now.into_entries());
-                    *self = Self::Comparing(Elsewhere::new(move || Ok(compared(&before, &now)), |_, lines| Ok(lines)));
-                    Step::Again
-                }
-                Step::Done(Err(error)) => Step::Done(Err(error)),
-                _ => Step::Again,
-            },
-            Self::Comparing(compare) => compare.step(router, budget),
-        }
-    }
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::Loading(load) => load.poll_ready(context),
-            Self::Collecting(..) => Poll::Ready(()),
-            Self::Comparing(compare) => compare.poll_ready(context),
-        }
-    }
-
-    fn exclusive(&self) -> bool {
-        true
-    }
-
-    /// What is compared is a copy.
-    fn yields(&self) -> bool {
-        matches!(self, Self::Comparing(_))
-    }
-
-    fn cancel(&mut self, router: &mut Router) {
-        match self {
-            Self::Loading(load) => load.cancel(router),
-            Self::Collecting(_, collect) => collect.cancel(router),
-            Self::Comparing(compare) => compare.cancel(router),
-        }
-    }
 }
 
 request! {
@@ -270,10 +175,7 @@ impl Execute<Router> for Rollback {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Rolled>, OpError> {
         if let Some(journal) = router.part::<Rc<Journal>>() {
             journal.check_holding()?;
-            if let Some(trouble) = journal.trouble() {
-                let text = format!("refused: what changes cannot be stored: {trouble}");
-                return Err(OpError::new(retval::SYSCALL_ERROR_1, text).remedy("make room in the state folder"));
-            }
+            journal.check_trouble()?;
         }
         let load = Checkpoints::of(router).load(&self.checkpoint)?;
         Ok(Outcome::job(Rolling { to: self.checkpoint, changes: 0, phase: Phase::Loading(load) }))
@@ -323,7 +225,7 @@ impl Rolling {
                 Phase::Keeping(Checkpoints::of(router).keep(None, comment, before)?)
             }
             Ended::Kept => match router.part::<Rc<Journal>>() {
-                Some(_) => Phase::Storing(Checkpoint::begin(router, false)?),
+                Some(_) => Phase::Storing(checkpoint(router, false)?),
                 None => return Ok(None),
             },
             Ended::Stored => return Ok(None),
@@ -339,21 +241,14 @@ impl Job<Router, Rolled> for Rolling {
             Phase::Keeping(keep) => keep.ended(router, budget).map(|()| Ended::Kept),
             Phase::Storing(store) => store.step(router, budget).map(|()| Ended::Stored),
         };
-        let ended = match step {
-            Step::Done(Ok(ended)) => ended,
-            Step::Done(Err(error)) => return Step::Done(Err(error)),
-            Step::Sleep(pause) => return Step::Sleep(pause),
-            Step::Wait => return Step::Wait,
-            Step::Again | Step::Print(_) => return Step::Again,
-        };
-        match self.next(router, ended) {
+        step.quiet().and_then(|ended| match self.next(router, ended) {
             Ok(Some(phase)) => {
                 self.phase = phase;
                 Step::Again
             }
             Ok(None) => Step::Done(Ok(Rolled { operations: self.changes })),
             Err(error) => Step::Done(Err(error)),
-        }
+        })
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {

@@ -258,7 +258,7 @@ impl Text for TapList {
 impl TapInfo {
     /// Of an interface that is one.
     pub fn of(interface: &Interface) -> Option<Self> {
-        let tap = interface.device.as_ref()?.port.as_any()?.downcast_ref::<Tap>()?;
+        let tap = interface.port::<Tap>()?;
         let (config, device) = (tap.config(), tap.device());
         Some(Self {
             name: interface.name.clone(),

@@ -10,7 +10,6 @@ use quiver_command::request;
 use quiver_command::request::{Argument, Execute};
 use quiver_graph::topology::{PlacementError, parse_cpu_list};
 use quiver_net::Router;
-use quiver_net::interface::ops::interface_error;
 
 use crate::daemon::replan;
 use crate::system::System;
@@ -60,7 +59,7 @@ impl Execute<Router> for SetWorkers {
         let cores = (!self.corelist.is_empty()).then_some(self.corelist.as_slice());
         let plans = replan(&system.topology, &system.startup.cpu, system.main.cpu, &there, self.count, cores)
             .map_err(|error| placement_error(&error))?;
-        router.set_workers(&plans).map_err(|error| interface_error(&error))?;
+        router.set_workers(&plans)?;
         tracing::info!(target: "startup", "{} workers", self.count);
         Ok(Outcome::Done(()))
     }

@@ -43,7 +43,7 @@ pub use error::AfPacketError;
 
 use crate::ethernet::{FrameLimit, default_mac};
 use crate::mailbox::Mailbox;
-use crate::netdev::{ETHERNET, NetDevice, NetDevices};
+use crate::netdev::{self, ETHERNET, NetDevice, NetDevices};
 use crate::virtio_net::LinkLayer;
 use rx::AfPacketRx;
 use socket::{RxSocket, TxSocket};
@@ -307,9 +307,7 @@ impl Port for AfPacket {
     }
 
     fn numa(&self) -> Option<usize> {
-        // -1 where the device belongs to no node, and no file for devices without hardware.
-        let path = format!("/sys/class/net/{}/device/numa_node", self.config.name);
-        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+        netdev::numa(&self.config.name)
     }
 
     fn describe(&self) -> Vec<String> {

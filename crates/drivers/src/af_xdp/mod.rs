@@ -55,7 +55,7 @@ use crate::closer::{self, Later};
 use crate::ethernet::{FrameLimit, default_mac};
 use crate::fast_path::FastPath;
 use crate::mailbox::Mailbox;
-use crate::netdev::{ETHERNET, NetDevice, NetDevices};
+use crate::netdev::{self, ETHERNET, NetDevice, NetDevices};
 use crate::rights::{Direct, Rights};
 use crate::sys;
 use crate::virtio_net::LinkLayer;
@@ -547,17 +547,11 @@ impl Port for AfXdp {
     }
 
     fn numa(&self) -> Option<usize> {
-        // -1 where the device belongs to no node, and no file for devices without hardware.
-        let path = format!("/sys/class/net/{}/device/numa_node", self.config.name);
-        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+        netdev::numa(&self.config.name)
     }
 
     fn describe(&self) -> Vec<String> {
         self.status().lines()
-    }
-
-    fn as_any(&self) -> Option<&dyn std::any::Any> {
-        Some(self)
     }
 }
 

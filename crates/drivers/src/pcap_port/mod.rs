@@ -234,10 +234,6 @@ impl Port for PcapPort {
         lines.extend(status.trouble.map(|t| format!("the recording has ended: {t}")));
         lines
     }
-
-    fn as_any(&self) -> Option<&dyn std::any::Any> {
-        Some(self)
-    }
 }
 
 #[cfg(test)]

@@ -545,14 +545,6 @@ impl Port for Tap {
         lines.push(format!("queues {}, gso {}, persistent {}", c.rx_queues, c.gso, c.persist));
         lines
     }
-
-    fn as_any(&self) -> Option<&dyn std::any::Any> {
-        Some(self)
-    }
-
-    fn as_any_mut(&mut self) -> Option<&mut dyn std::any::Any> {
-        Some(self)
-    }
 }
 
 #[cfg(test)]

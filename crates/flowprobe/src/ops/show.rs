@@ -8,11 +8,11 @@ use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_ipfix::exporter;
 use quiver_net::Router;
-use quiver_net::interface::ops::resolve;
+use quiver_net::interface::ops::{Direction, resolve};
 use serde::Serialize;
 
-use super::{Direction, SetExporter, SetParams, Which};
-use crate::control::{self, flowprobe};
+use super::{SetExporter, SetParams, Which};
+use crate::control::{self, Flowprobe};
 use crate::flows::{FLOWS_MAX, Flow};
 use crate::key::Way;
 
@@ -79,7 +79,7 @@ impl Execute<Router> for ShowParams {
     type Reply = ParamsInfo;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ParamsInfo>, OpError> {
-        Ok(Outcome::Done(ParamsInfo(SetParams::of(flowprobe(router)?.params()))))
+        Ok(Outcome::Done(ParamsInfo(SetParams::of(router.state::<Flowprobe>()?.params()))))
     }
 }
 
@@ -109,8 +109,8 @@ pub struct FeatureList(pub Vec<FeatureInfo>);
 impl Text for FeatureList {
     fn text(&self, out: &mut String, _: &View) {
         for FeatureInfo { interface, which, direction, .. } in &self.0 {
-            let direction = if *direction == Direction::Both { "rx tx" } else { direction.text() };
-            let _ = writeln!(out, " {interface} {} {direction}", which.text());
+            let direction = if *direction == Direction::Both { "rx tx" } else { direction.word() };
+            let _ = writeln!(out, " {interface} {} {direction}", which.word());
         }
     }
 }
@@ -125,7 +125,7 @@ impl Execute<Router> for ShowFeatures {
             which,
             direction,
         };
-        Ok(Outcome::Done(FeatureList(flowprobe(router)?.features().map(info).collect())))
+        Ok(Outcome::Done(FeatureList(router.state::<Flowprobe>()?.features().map(info).collect())))
     }
 }
 

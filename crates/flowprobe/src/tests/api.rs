@@ -33,7 +33,7 @@ fn numbers_of_messages_are_those_of_vpp() {
         "ipfix_flush_51077d14",
         "ipfix_flush_reply_e8d4e804",
     ];
-    assert_names(&Catalog::of([probe::flowprobe(), ipfix_export()]), &names);
+    assert_names(&Catalog::of([flowprobe(), ipfix_export()]), &names);
 }
 
 #[test]

@@ -249,8 +249,4 @@ impl InputNode for DeviceInput {
     fn begin(&mut self, since: u64) {
         self.queues.iter_mut().filter(|p| p.queue.up).for_each(|p| p.queue.rx.begin(since));
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }

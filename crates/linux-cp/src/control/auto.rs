@@ -15,8 +15,8 @@ use quiver_drivers::tap::Tap;
 use quiver_graph::IfIndex;
 use quiver_net::Router;
 
+use super::Lcp;
 use super::create::{NewPair, Opening, finish, prepare};
-use super::{Lcp, lcp, lcp_mut};
 
 /// Name of the process.
 pub(super) const PROCESS: &str = "linux-cp";
@@ -40,7 +40,7 @@ impl Lcp {
 
 /// Has a sub-interface get a host interface.
 pub(super) fn want(router: &mut Router, sub: IfIndex) {
-    let Ok(known) = lcp_mut(router) else { return };
+    let Ok(known) = router.state_mut::<Lcp>() else { return };
     if known.pair(sub).is_none() && !known.auto.waiting.contains(&sub) {
         known.auto.waiting.push_back(sub);
         router.wake_process(PROCESS, 0);
@@ -49,19 +49,19 @@ pub(super) fn want(router: &mut Router, sub: IfIndex) {
 
 /// Makes no more than the one that is being opened.
 pub(super) fn stop(router: &mut Router) {
-    if let Ok(known) = lcp_mut(router) {
+    if let Ok(known) = router.state_mut::<Lcp>() {
         known.auto.waiting.clear();
     }
 }
 
 /// One call of the process. A device that was opened wakes it.
 pub(super) fn process(router: &mut Router, now: u64) -> u64 {
-    let Ok(known) = lcp_mut(router) else { return u64::MAX };
+    let Ok(known) = router.state_mut::<Lcp>() else { return u64::MAX };
     if let Some((opening, opened)) = known.auto.opening.take() {
         match opened.try_recv() {
             Ok(tap) => {
                 let phy = opening.phy();
-                if lcp(router).is_ok_and(|known| known.auto_sub && known.pair(phy).is_none())
+                if router.state::<Lcp>().is_ok_and(|known| known.auto_sub && known.pair(phy).is_none())
                     && router.interfaces.get(phy).is_some()
                     && let Err(error) = tap.and_then(|tap| finish(router, opening, tap))
                 {
@@ -80,7 +80,7 @@ pub(super) fn process(router: &mut Router, now: u64) -> u64 {
     let Some(sub) = known.auto.waiting.pop_front() else { return u64::MAX };
     match open(router, sub) {
         Ok(Some(opening)) => {
-            if let Ok(known) = lcp_mut(router) {
+            if let Ok(known) = router.state_mut::<Lcp>() {
                 known.auto.opening = Some(opening);
             }
             u64::MAX
@@ -99,7 +99,7 @@ fn warn(router: &Router, sub: IfIndex, error: &OpError) {
 
 /// Begins to open the TAP device of a sub-interface, named after its parent's; `None` where there is nothing to do any more.
 fn open(router: &Router, sub: IfIndex) -> Result<Option<Pending>, OpError> {
-    let known = lcp(router)?;
+    let known = router.state::<Lcp>()?;
     let Some(interface) = router.interfaces.get(sub).filter(|_| known.pair(sub).is_none()) else { return Ok(None) };
     let Some(parent) = known.pair(interface.parent) else { return Ok(None) };
     let id = interface.name.rsplit('.').next().unwrap_or_default();

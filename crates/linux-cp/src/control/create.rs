@@ -7,14 +7,14 @@ use quiver_command::operation::{OpError, retval};
 use quiver_drivers::rights::SharedRights;
 use quiver_drivers::tap::{Tap, TapConfig, TapError};
 use quiver_graph::IfIndex;
-use quiver_net::interface::ops::{NewName, create_port_interface, interface_error};
+use quiver_net::interface::ops::{NewName, create_port_interface};
 use quiver_net::interface::{InterfaceKind, Kind, SubMatch, VlanId};
 use quiver_net::ip;
 use quiver_net::ops::graph_error;
 use quiver_net::{Interface, Router};
 use quiver_wire::ipv6::address::is_link_local;
 
-use super::{Pair, check_namespace, follow, lcp, lcp_mut, note_host, with_tap};
+use super::{Lcp, Pair, check_namespace, follow, note_host, with_tap};
 use crate::nodes;
 use crate::table::{Other, Tags};
 
@@ -80,10 +80,10 @@ pub fn prepare(
     router: &Router,
     mut new: NewPair,
 ) -> Result<(Opening, impl FnOnce() -> Result<Tap, OpError> + Send + use<>), OpError> {
-    let interface = router.interfaces.expect(new.phy).map_err(|error| interface_error(&error))?;
+    let interface = router.interfaces.expect(new.phy)?;
     let tags = tags_of(interface, new.tun)?;
     let (phy, state) = (interface.name.clone(), follow::Wanted::of(router, interface));
-    let known = lcp(router)?;
+    let known = router.state::<Lcp>()?;
     if known.pair(new.phy).is_some() {
         return Err(has_one(&phy));
     }
@@ -117,11 +117,11 @@ pub fn prepare(
 pub fn finish(router: &mut Router, opening: Opening, tap: Tap) -> Result<IfIndex, OpError> {
     let Opening { new, tags } = opening;
     let tun = new.tun;
-    let phy = &router.interfaces.expect(new.phy).map_err(|error| interface_error(&error))?.name;
-    if lcp(router)?.pair(new.phy).is_some() {
+    let phy = &router.interfaces.expect(new.phy)?.name;
+    if router.state::<Lcp>()?.pair(new.phy).is_some() {
         return Err(has_one(phy));
     }
-    let taken: HashSet<u32> = lcp(router)?.pairs().map(|pair| pair.id).collect();
+    let taken: HashSet<u32> = router.state::<Lcp>()?.pairs().map(|pair| pair.id).collect();
     let id = (0..).find(|id| !taken.contains(id)).unwrap_or(0);
     let free = |id: &u32| router.interfaces.by_name(&format!("tap{id}")).is_none();
     let number = (FIRST_ID + id..).find(free).unwrap_or(FIRST_ID);
@@ -168,7 +168,7 @@ pub(super) fn connect(router: &mut Router, mut pair: Pair, tags: Tags) -> Result
         };
         let from = named(router, node)?;
         let to = match to {
-            Some(to) => router.interfaces.expect(to).map_err(|error| interface_error(&error))?.output,
+            Some(to) => router.interfaces.expect(to)?.output,
             None => named(router, ip::bare::NODE)?,
         };
         router.graph.edge(from, to).map_err(|error| graph_error(&error))
@@ -181,7 +181,7 @@ pub(super) fn connect(router: &mut Router, mut pair: Pair, tags: Tags) -> Result
     let is_own = |address: &IpAddr| matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()));
     let had_ip6 = router.interfaces.get(phy).is_some_and(|i| i.addresses.iter().any(|(a, _)| is_own(a)));
     pair.gave_ip6 = !had_ip6;
-    let known = lcp_mut(router)?;
+    let known = router.state_mut::<Lcp>()?;
     known.change(|table| {
         table.set_host(phy, Some(to_host));
         table.set_phy(host, Some(to_phy));
@@ -202,7 +202,7 @@ pub(super) fn connect(router: &mut Router, mut pair: Pair, tags: Tags) -> Result
 /// The interface has none.
 pub fn delete(router: &mut Router, phy: IfIndex) -> Result<(), OpError> {
     let name = router.interfaces.name(phy);
-    if lcp(router)?.pair(phy).is_none() {
+    if router.state::<Lcp>()?.pair(phy).is_none() {
         return Err(OpError::new(retval::INVALID_SW_IF_INDEX, format!("{name} has no host interface"))
             .key("interface")
             .value(&name));
@@ -214,7 +214,7 @@ pub fn delete(router: &mut Router, phy: IfIndex) -> Result<(), OpError> {
 /// Removes the pair that an interface is one side of, if there is one. `going`: the interface that is being deleted; whoever does that
 /// goes on with it.
 pub(super) fn forget(router: &mut Router, index: IfIndex, going: Option<IfIndex>) {
-    let Ok(known) = lcp_mut(router) else { return };
+    let Ok(known) = router.state_mut::<Lcp>() else { return };
     let Some(pair) = known.pair(index).or_else(|| known.pair_of_host(index)).cloned() else { return };
     known.pairs.remove(&pair.phy.0);
     known.by_host.remove(&pair.host.0);

@@ -13,7 +13,7 @@ use quiver_net::{IfEvent, Interface, Router};
 use quiver_wire::MacAddr;
 use quiver_wire::ipv6::address::is_link_local;
 
-use super::{Pair, auto, lcp, lcp_mut, note_host, with_tap};
+use super::{Lcp, Pair, auto, note_host, with_tap};
 use crate::nodes;
 
 /// Sizes that a host interface can have.
@@ -50,9 +50,9 @@ fn host_address(address: IpAddr, len: u8) -> HostAddress {
 /// # Errors
 /// The plugin is off.
 pub fn set_sync(router: &mut Router, on: bool) -> Result<(), OpError> {
-    lcp_mut(router)?.sync = on;
+    router.state_mut::<Lcp>()?.sync = on;
     if on {
-        let all: Vec<IfIndex> = lcp(router)?.pairs().map(|pair| pair.phy).collect();
+        let all: Vec<IfIndex> = router.state::<Lcp>()?.pairs().map(|pair| pair.phy).collect();
         all.into_iter().for_each(|phy| write(router, phy));
     }
     Ok(())
@@ -63,11 +63,11 @@ pub fn set_sync(router: &mut Router, on: bool) -> Result<(), OpError> {
 /// # Errors
 /// The plugin is off.
 pub fn set_auto_sub(router: &mut Router, on: bool) -> Result<(), OpError> {
-    lcp_mut(router)?.auto_sub = on;
+    router.state_mut::<Lcp>()?.auto_sub = on;
     if !on {
         auto::stop(router);
     }
-    let all: Vec<IfIndex> = lcp(router)?.pairs().map(|pair| pair.phy).collect();
+    let all: Vec<IfIndex> = router.state::<Lcp>()?.pairs().map(|pair| pair.phy).collect();
     all.into_iter().for_each(|phy| pair_subs(router, phy));
     Ok(())
 }
@@ -75,7 +75,7 @@ pub fn set_auto_sub(router: &mut Router, on: bool) -> Result<(), OpError> {
 /// Gives a new pair's mirror the state of its interface.
 pub(super) fn mirror(router: &mut Router, phy: IfIndex) {
     set_carrier(router, phy);
-    let Ok(known) = lcp(router) else { return };
+    let Ok(known) = router.state::<Lcp>() else { return };
     if known.sync {
         write(router, phy);
     } else {
@@ -101,7 +101,7 @@ fn is_own_link_local(address: &IpAddr) -> bool {
 }
 
 fn pair(router: &Router, phy: IfIndex) -> Option<Pair> {
-    lcp(router).ok()?.pair(phy).cloned()
+    router.state::<Lcp>().ok()?.pair(phy).cloned()
 }
 
 fn warn(pair: &Pair, what: &str, error: &dyn std::fmt::Display) {
@@ -151,7 +151,7 @@ fn set_address(router: &mut Router, phy: IfIndex, address: HostAddress, add: boo
 
 /// Has sub-interfaces of an interface get the pairs that they do not have yet.
 fn pair_subs(router: &mut Router, parent: IfIndex) {
-    if !lcp(router).is_ok_and(|known| known.auto_sub && known.pair(parent).is_some()) {
+    if !router.state::<Lcp>().is_ok_and(|known| known.auto_sub && known.pair(parent).is_some()) {
         return;
     }
     let subs: Vec<IfIndex> = router.interfaces.subs(parent).collect();
@@ -160,7 +160,7 @@ fn pair_subs(router: &mut Router, parent: IfIndex) {
 
 /// What a listener does with an event of an interface that has a pair, or may get one.
 pub(super) fn on_event(router: &mut Router, event: &IfEvent) {
-    let Ok(known) = lcp(router) else { return };
+    let Ok(known) = router.state::<Lcp>() else { return };
     let (sync, auto) = (known.sync && !router.host_interfaces().is_host_change(), known.auto_sub);
     let has = |index: &IfIndex| known.pair(*index).is_some();
     let is_tun = |index: &IfIndex| known.pair(*index).is_some_and(|pair| pair.tun);
@@ -205,11 +205,11 @@ pub(super) fn on_event(router: &mut Router, event: &IfEvent) {
 
 /// The host interface was deleted and made anew: it has another number.
 fn renew(router: &mut Router, host: IfIndex) {
-    let Some(mut pair) = lcp(router).ok().and_then(|known| known.pair_of_host(host)).cloned() else { return };
+    let Some(mut pair) = router.state::<Lcp>().ok().and_then(|known| known.pair_of_host(host)).cloned() else { return };
     let number = with_tap(router, host, |tap| tap.device().map(|device| device.index));
     let Some(number) = number.flatten().filter(|number| *number != pair.host_ifindex) else { return };
     pair.host_ifindex = number;
-    if let Ok(known) = lcp_mut(router) {
+    if let Ok(known) = router.state_mut::<Lcp>() {
         known.pairs.insert(pair.phy.0, pair.clone());
     }
     if let Err(error) = note_host(router, &pair) {

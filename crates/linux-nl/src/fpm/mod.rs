@@ -118,7 +118,7 @@ impl Fpm {
         self.figures.address = listener.as_ref().and_then(|listener| listener.local_addr().ok()).map(|address| address.to_string());
         if listener.is_none() {
             self.connection = None;
-            self.figures.peer = None;
+            self.figures.stream.peer = None;
             self.deadline = None;
             rib.clear_pushed();
         }
@@ -195,8 +195,8 @@ impl Fpm {
             return;
         }
         tracing::info!(target: "linux-nl", "FPM: {peer} is connected");
-        self.figures.connections += 1;
-        self.figures.peer = Some(peer.to_string());
+        self.figures.stream.connections += 1;
+        self.figures.stream.peer = Some(peer.to_string());
         self.connection = Some(Connection { stream, frames: Frames::default() });
         rib.begin_pushed();
         self.start_hold(rib);
@@ -211,14 +211,14 @@ impl Fpm {
         let text = match why {
             End::Closed(text) => text,
             End::Malformed(text) => {
-                self.figures.refused_streams += 1;
+                self.figures.stream.refused_streams += 1;
                 text.to_owned()
             }
         };
         tracing::warn!(target: "linux-nl", "FPM: the connection has ended: {text}");
         self.connection = None;
-        self.figures.peer = None;
-        self.figures.last_end = Some(text);
+        self.figures.stream.peer = None;
+        self.figures.stream.last_end = Some(text);
         self.start_hold(rib);
     }
 
@@ -253,7 +253,7 @@ impl Fpm {
     /// Takes up what the process before has saved. The routes stay for the hold time, until the daemon has connected and said them
     /// again. What a daemon has said to this process counts for more.
     pub fn restore(&mut self, bytes: &[u8], rib: &mut Rib) {
-        if self.figures.connections > 0 {
+        if self.figures.stream.connections > 0 {
             return;
         }
         let mut frames = Frames::default();
@@ -270,17 +270,17 @@ impl Fpm {
 
 /// Takes the messages of a frame.
 fn take_frame(figures: &mut FpmFigures, rib: &mut Rib, frame: &[u8]) {
-    figures.frames += 1;
+    figures.stream.frames += 1;
     for envelope in Envelopes::new(frame) {
-        figures.messages += 1;
+        figures.stream.messages += 1;
         let Ok(message) = envelope.and_then(|envelope| Message::parse(&envelope)) else {
-            figures.malformed += 1;
+            figures.stream.malformed += 1;
             continue;
         };
         match push(rib, message) {
             Taken::Yes => {}
-            Taken::NotMeant => figures.ignored += 1,
-            Taken::TooMuch => figures.too_many += 1,
+            Taken::NotMeant => figures.stream.ignored += 1,
+            Taken::TooMuch => figures.stream.too_many += 1,
         }
     }
 }

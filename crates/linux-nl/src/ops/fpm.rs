@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{part, protocol};
 use crate::control::{LinuxNl, name};
+use crate::figures::FpmStream;
 use crate::fpm::{FpmConfig, HOLD_TIME, parse_address};
 
 /// Where routing daemons connect to.
@@ -99,24 +100,9 @@ pub struct FpmNamespace {
     pub namespace: Option<String>,
     /// `listening`, `connected`, or why it does not listen.
     pub state: String,
-    /// The daemon's address.
-    pub peer: Option<String>,
-    /// Connections so far.
-    pub connections: u64,
-    /// Frames received.
-    pub frames: u64,
-    /// Messages in them.
-    pub messages: u64,
-    /// Messages that could not be read.
-    pub malformed: u64,
-    /// Messages about other things than routes and next hops.
-    pub ignored: u64,
-    /// Messages that were more than the router keeps.
-    pub too_many: u64,
-    /// Connections that ended because what came was no such stream.
-    pub refused_streams: u64,
-    /// Why the last connection ended.
-    pub last_end: Option<String>,
+    /// What has come.
+    #[serde(flatten)]
+    pub stream: FpmStream,
     /// Routes by protocol.
     pub routes: BTreeMap<String, u64>,
     /// Next-hop objects.
@@ -136,13 +122,14 @@ impl Text for FpmInfo {
             None => drop(writeln!(out, "fpm listen off")),
         }
         for n in &self.namespaces {
-            let peer = n.peer.as_ref().map(|peer| format!(" from {peer}")).unwrap_or_default();
+            let FpmStream { peer, connections, frames, messages, malformed, ignored, too_many, refused_streams, last_end } =
+                &n.stream;
+            let peer = peer.as_ref().map(|peer| format!(" from {peer}")).unwrap_or_default();
             let _ = writeln!(out, "namespace {}: {}{peer}", name(&n.namespace), n.state);
-            let _ = writeln!(out, "  connections: {}, refused {}", n.connections, n.refused_streams);
-            if let Some(why) = &n.last_end {
+            let _ = writeln!(out, "  connections: {connections}, refused {refused_streams}");
+            if let Some(why) = last_end {
                 let _ = writeln!(out, "  the last one ended: {why}");
             }
-            let (frames, messages, malformed, ignored, too_many) = (n.frames, n.messages, n.malformed, n.ignored, n.too_many);
             let _ = writeln!(
                 out,
                 "  {frames} frames, {messages} messages, {malformed} malformed, {ignored} ignored, {too_many} too many"
@@ -168,7 +155,7 @@ impl Execute<Router> for ShowFpm {
         let Some(config) = own.fpm else { return Ok(Outcome::Done(FpmInfo::default())) };
         let namespaces = own.readers.iter().map(|(namespace, follower)| {
             let f = follower.figures().fpm;
-            let state = match (&follower.fpm_failed, &f.peer, &f.address) {
+            let state = match (&follower.fpm_failed, &f.stream.peer, &f.address) {
                 (Some(why), ..) => format!("not listening: {why}"),
                 (None, Some(_), _) => "connected".to_owned(),
                 (None, None, Some(_)) => "listening".to_owned(),
@@ -177,15 +164,7 @@ impl Execute<Router> for ShowFpm {
             FpmNamespace {
                 namespace: namespace.clone(),
                 state,
-                peer: f.peer,
-                connections: f.connections,
-                frames: f.frames,
-                messages: f.messages,
-                malformed: f.malformed,
-                ignored: f.ignored,
-                too_many: f.too_many,
-                refused_streams: f.refused_streams,
-                last_end: f.last_end,
+                stream: f.stream,
                 routes: f.by_protocol.iter().map(|(number, count)| (protocol(*number), *count)).collect(),
                 next_hop_objects: f.objects,
                 hold_seconds: f.hold.map(|hold| hold.as_secs()),

@@ -82,7 +82,7 @@ fn a_daemons_routes_come_by_its_stream_and_stay_for_the_hold_time_when_it_has_go
 
     // The daemon goes and comes back: what it does not send again goes after the hold time, and not before.
     drop(daemon);
-    scene.until("it has gone", |r| crate::control::figures(r)[0].1.fpm.peer.is_none());
+    scene.until("it has gone", |r| crate::control::figures(r)[0].1.fpm.stream.peer.is_none());
     assert_eq!(paths(&scene.harness.router, "30.0.0.0/24"), 1);
     let all = crate::control::figures(&scene.harness.router)[0].1.fpm.held;
     let mut daemon = connect(&scene);
@@ -92,7 +92,7 @@ fn a_daemons_routes_come_by_its_stream_and_stay_for_the_hold_time_when_it_has_go
     scene.command("lcp fpm listen 127.0.0.1:2620 hold-time 0");
     scene.until("what is not sent again", |r| paths(r, "30.0.0.0/24") == 0);
     assert_eq!(
-        crate::control::figures(&scene.harness.router)[0].1.fpm.connections,
+        crate::control::figures(&scene.harness.router)[0].1.fpm.stream.connections,
         2,
         "connections stay where only the time changes"
     );
@@ -121,7 +121,7 @@ fn what_is_no_stream_ends_the_connection_and_nothing_else() {
     let refused = |scene: &mut Scene, n: u64, bytes: &[u8]| {
         let mut stream = connect(scene);
         stream.write_all(bytes).unwrap();
-        scene.until("it is refused", |r| crate::control::figures(r)[0].1.fpm.refused_streams == n);
+        scene.until("it is refused", |r| crate::control::figures(r)[0].1.fpm.stream.refused_streams == n);
     };
     refused(&mut scene, 1, b"GET / HTTP/1.1\r\n\r\n");
     refused(&mut scene, 2, &[1, 2, 0, 8, 0, 0, 0, 0]);
@@ -139,7 +139,7 @@ fn what_is_no_stream_ends_the_connection_and_nothing_else() {
     assert!(shown.contains("1 malformed, 1 ignored, 1 too many") && shown.contains("refused 3"), "{shown}");
     // A second connection takes the place of the first; the address may change; off takes the routes away.
     let _second = connect(&scene);
-    scene.until("the second one", |r| crate::control::figures(r)[0].1.fpm.connections == 5);
+    scene.until("the second one", |r| crate::control::figures(r)[0].1.fpm.stream.connections == 5);
     scene.command("lcp fpm listen 127.0.0.1:2621");
     scene.until("another port", |r| crate::control::figures(r)[0].1.fpm.address.as_deref() == Some("127.0.0.1:2621"));
     assert_eq!(paths(&scene.harness.router, "30.0.0.0/24"), 1, "within the hold time");

@@ -11,7 +11,7 @@ use quiver_wire::MacAddr;
 use serde::Serialize;
 
 use crate::agent::Neighbour;
-use crate::control::{Port, Settings, lldp};
+use crate::control::{Lldp, Port, Settings};
 use crate::pdu::{Capability, Info};
 
 request! {
@@ -156,7 +156,7 @@ fn info(router: &Router, index: IfIndex, port: &Port, now: u64) -> PortInfo {
 /// The plugin is off.
 pub fn shown(router: &Router, detail: bool) -> Result<Shown, OpError> {
     let now = router.graph.clock().timer_now();
-    let known = lldp(router)?;
+    let known = router.state::<Lldp>()?;
     Ok(Shown {
         system_name: known.name(),
         chassis: known.chassis,

@@ -20,7 +20,7 @@ pub(super) fn add(handlers: &mut Handlers) {
         let target = Target { collector: SocketAddrV4::new(collector, port), from: Some((source, m.vrf_id)) };
         control::set_log(router, Some(target)).map_err(refused)
     });
-    handlers.reply::<SyslogGetSender, SyslogGetSenderReply>(|router, _| {
+    handlers.get::<SyslogGetSender, SyslogGetSenderReply>(|router, _| {
         let logger = router.part::<Nat>().and_then(|nat| nat.logger.as_ref());
         let Some(Target { collector, from }) = logger.map(|logger| logger.target) else {
             return Ok(SyslogGetSenderReply { max_msg_size: MESSAGE_MAX, ..SyslogGetSenderReply::default() });
@@ -39,11 +39,9 @@ pub(super) fn add(handlers: &mut Handlers) {
         // Numbers beyond the last are no severities; more than all is all.
         control::set_log_severity(router, m.severity.0.min(7) as u8).map_err(refused)
     });
-    handlers.reply::<SyslogGetFilter, SyslogGetFilterReply>(|router, _| {
+    handlers.get::<SyslogGetFilter, SyslogGetFilterReply>(|router, _| {
         Ok(SyslogGetFilterReply { retval: 0, severity: severity(router) })
     });
-    handlers.reads::<SyslogGetSender>();
-    handlers.reads::<SyslogGetFilter>();
 }
 
 fn severity(router: &Router) -> SyslogSeverity {

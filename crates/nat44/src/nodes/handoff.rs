@@ -136,13 +136,7 @@ impl Node for Handoff {
                 self.hold(cx, of, packet, bytes);
                 taken
             }
-            Owner::Thread(owner) => {
-                let (packet, taken) = packet.take();
-                if let Err(packet) = cx.emit_on(owner, verdict, packet) {
-                    cx.drop_packet(packet, Drop::Congestion);
-                }
-                taken
-            }
+            Owner::Thread(owner) => cx.hand_over(owner, verdict, packet, Drop::Congestion),
         }
     }
 

@@ -11,7 +11,6 @@ use quiver_net::Router;
 use quiver_net::ip::{FamilyId, Way};
 use serde::{Deserialize, Serialize};
 
-use super::nat_error;
 use crate::control::{self, Nat};
 use crate::log::{SEVERITY, Target};
 
@@ -91,7 +90,7 @@ impl Execute<Router> for SetLog {
         }
         let from = self.source.map(|source| (source, self.table));
         let target = self.collector.map(|address| Target { collector: SocketAddrV4::new(address, port), from });
-        control::set_log(router, target).map_err(|e| nat_error(&e))?;
+        control::set_log(router, target)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -132,7 +131,7 @@ impl Execute<Router> for SetLogSeverity {
         if self.severity > 7 {
             return Err(OpError::unspecified("severities are 0 to 7").key("severity").value(self.severity));
         }
-        control::set_log_severity(router, self.severity).map_err(|e| nat_error(&e))?;
+        control::set_log_severity(router, self.severity)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -157,7 +156,7 @@ impl Execute<Router> for SetIpfix {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let to = (!self.disable).then_some((self.domain, self.src_port));
-        control::exports::set(router, to).map_err(|e| nat_error(&e))?;
+        control::exports::set(router, to)?;
         Ok(Outcome::Done(()))
     }
 }

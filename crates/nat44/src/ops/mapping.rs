@@ -10,7 +10,7 @@ use quiver_command::{commands, request};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::{PROTOCOLS, endpoint, nat_error, protocol_name, resolve};
+use super::{PROTOCOLS, endpoint, protocol_name, resolve};
 use crate::config::Twice;
 use crate::control::{self, External, Nat, StaticSpec};
 use crate::session::Endpoint;
@@ -199,7 +199,7 @@ impl Execute<Router> for BackEnd {
         let external = Endpoint::new(self.external.to_bits(), self.external_port);
         let local = Endpoint::new(self.local.address.to_bits(), self.local.port);
         let weighted = (local, self.local.weight);
-        control::set_back_end(router, external, self.proto, weighted, self.vrf, !self.remove).map_err(|e| nat_error(&e))?;
+        control::set_back_end(router, external, self.proto, weighted, self.vrf, !self.remove)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -358,7 +358,7 @@ impl Execute<Router> for Mapping {
             affinity: self.affinity,
             tag: self.tag,
         };
-        control::set_static(router, spec, !self.remove).map_err(|e| nat_error(&e))?;
+        control::set_static(router, spec, !self.remove)?;
         Ok(Outcome::Done(()))
     }
 }

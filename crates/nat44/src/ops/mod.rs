@@ -68,23 +68,25 @@ pub fn register(registry: &mut Registry<Router>) {
     configuration::register(registry);
 }
 
-pub(crate) fn nat_error(error: &NatError) -> OpError {
-    let (code, key) = match error {
-        NatError::Disabled => (retval::FEATURE_DISABLED, "nat44"),
-        NatError::Enabled => (retval::VALUE_EXIST, "nat44 plugin"),
-        NatError::NoTable(_) => (retval::NO_SUCH_FIB, "vrf"),
-        NatError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
-        NatError::Exists(_) => (retval::VALUE_EXIST, "nat44"),
-        NatError::NoEntry(_) => (retval::NO_SUCH_ENTRY, "nat44"),
-        NatError::Invalid(_) => (retval::INVALID_VALUE, "nat44"),
-        NatError::Memory => (retval::INVALID_MEMORY_SIZE, "sessions"),
-        NatError::Graph(_) => (retval::CANNOT_ENABLE_DISABLE_FEATURE, "feature"),
-    };
-    let error_text = OpError::new(code, error.to_string()).key(key);
-    match error {
-        NatError::Disabled => error_text.remedy("`nat44 plugin enable' comes first"),
-        NatError::NoTable(id) => error_text.remedy(format!("`ip table add {id}' makes it")),
-        _ => error_text,
+impl From<NatError> for OpError {
+    fn from(error: NatError) -> Self {
+        let (code, key) = match &error {
+            NatError::Disabled => (retval::FEATURE_DISABLED, "nat44"),
+            NatError::Enabled => (retval::VALUE_EXIST, "nat44 plugin"),
+            NatError::NoTable(_) => (retval::NO_SUCH_FIB, "vrf"),
+            NatError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+            NatError::Exists(_) => (retval::VALUE_EXIST, "nat44"),
+            NatError::NoEntry(_) => (retval::NO_SUCH_ENTRY, "nat44"),
+            NatError::Invalid(_) => (retval::INVALID_VALUE, "nat44"),
+            NatError::Memory => (retval::INVALID_MEMORY_SIZE, "sessions"),
+            NatError::Graph(_) => (retval::CANNOT_ENABLE_DISABLE_FEATURE, "feature"),
+        };
+        let error_text = OpError::new(code, error.to_string()).key(key);
+        match &error {
+            NatError::Disabled => error_text.remedy("`nat44 plugin enable' comes first"),
+            NatError::NoTable(id) => error_text.remedy(format!("`ip table add {id}' makes it")),
+            _ => error_text,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::{PROTOCOLS, endpoint, nat_error, protocol_name};
+use super::{PROTOCOLS, endpoint, protocol_name};
 use crate::control;
 use crate::session::{Direction, Endpoint, Session, flag, tcp};
 use crate::table::{SessionId, Timeouts};
@@ -297,7 +297,7 @@ impl Execute<Router> for DeleteSession {
         let direction = if self.outside { Direction::Out2In } else { Direction::In2Out };
         let end = Endpoint::new(self.address.to_bits(), self.port);
         let remote = self.external_host.map(|(a, p)| Endpoint::new(a.to_bits(), p));
-        control::delete_session(router, direction, end, self.proto, self.vrf, remote).map_err(|e| nat_error(&e))?;
+        control::delete_session(router, direction, end, self.proto, self.vrf, remote)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -311,7 +311,7 @@ impl Execute<Router> for ClearSessions {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        control::clear_sessions(router).map_err(|e| nat_error(&e))?;
+        control::clear_sessions(router)?;
         Ok(Outcome::Done(()))
     }
 }

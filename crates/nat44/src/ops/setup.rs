@@ -9,7 +9,7 @@ use quiver_command::request::{Execute, Request as _};
 use quiver_net::Router;
 use serde::Serialize;
 
-use super::{nat_error, resolve};
+use super::resolve;
 use crate::config::Side;
 use crate::control::{self, Enabled, Nat, PoolSpec, SESSIONS_DEFAULT};
 use crate::table::Timeouts;
@@ -37,7 +37,7 @@ impl Execute<Router> for Enable {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let what = Enabled { sessions: self.sessions, vrfs: (self.inside_vrf, self.outside_vrf) };
-        control::enable(router, what).map_err(|e| nat_error(&e))?;
+        control::enable(router, what)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -51,7 +51,7 @@ impl Execute<Router> for Disable {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        control::disable(router).map_err(|e| nat_error(&e))?;
+        control::disable(router)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -86,10 +86,10 @@ impl Execute<Router> for SetInterface {
         }
         for (index, side) in todo {
             if self.output_feature && side.outside {
-                control::set_output(router, index, !self.remove).map_err(|e| nat_error(&e))?;
+                control::set_output(router, index, !self.remove)?;
                 continue;
             }
-            control::set_interface(router, index, side, !self.remove).map_err(|e| nat_error(&e))?;
+            control::set_interface(router, index, side, !self.remove)?;
         }
         Ok(Outcome::Done(()))
     }
@@ -120,7 +120,7 @@ impl Execute<Router> for SetPool {
         let spec =
             PoolSpec { addr: self.first, vrf: self.tenant_vrf, twice: self.twice_nat, independent: self.endpoint_independent };
         let last = self.last.unwrap_or(self.first);
-        control::set_pool(router, spec, last, !self.remove).map_err(|e| nat_error(&e))?;
+        control::set_pool(router, spec, last, !self.remove)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -142,7 +142,7 @@ impl Execute<Router> for SetPoolInterface {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
-        control::set_pool_interface(router, index, self.twice_nat, !self.remove).map_err(|e| nat_error(&e))?;
+        control::set_pool_interface(router, index, self.twice_nat, !self.remove)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -159,7 +159,7 @@ impl Execute<Router> for SetForwarding {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        control::set(router, |config| config.forwarding = self.enable).map_err(|e| nat_error(&e))?;
+        control::set(router, |config| config.forwarding = self.enable)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -176,7 +176,7 @@ impl Execute<Router> for SetNonSyn {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        control::set(router, |config| config.non_syn = self.translate).map_err(|e| nat_error(&e))?;
+        control::set(router, |config| config.non_syn = self.translate)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -238,7 +238,7 @@ impl Execute<Router> for SetTimeouts {
             tcp_transitory: self.tcp_transitory.unwrap_or(old.tcp_transitory),
             icmp: self.icmp.unwrap_or(old.icmp),
         };
-        control::set(router, |config| config.timeouts = timeouts).map_err(|e| nat_error(&e))?;
+        control::set(router, |config| config.timeouts = timeouts)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -262,7 +262,7 @@ impl Execute<Router> for SetLimit {
             Some(table) => control::set_table_limit(router, table, limit),
             None => control::set(router, |config| config.host_limit = limit),
         };
-        set.map_err(|e| nat_error(&e))?;
+        set?;
         Ok(Outcome::Done(()))
     }
 }

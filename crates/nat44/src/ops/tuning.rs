@@ -11,7 +11,6 @@ use quiver_graph::topology::parse_cpu_list;
 use quiver_net::Router;
 use serde::Serialize;
 
-use super::nat_error;
 use crate::control::{self, Nat};
 
 /// The least that a clamp leaves: what every host takes (RFC 9293, section 3.7.1).
@@ -47,7 +46,7 @@ impl Execute<Router> for SetWorkers {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        control::set_workers(router, self.workers).map_err(|e| nat_error(&e))?;
+        control::set_workers(router, self.workers)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -91,7 +90,7 @@ impl Execute<Router> for SetMss {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        control::set(router, |config| config.mss = self.bytes.unwrap_or(0)).map_err(|e| nat_error(&e))?;
+        control::set(router, |config| config.mss = self.bytes.unwrap_or(0))?;
         Ok(Outcome::Done(()))
     }
 }

@@ -71,9 +71,6 @@ impl InputNode for Source {
         }
         n
     }
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 /// Undoes what the router has done to a packet, and puts it back.

@@ -10,14 +10,11 @@ use quiver_wire::IpPrefix;
 
 use crate::Router;
 use crate::api::{Handlers, family};
-use crate::fib::ops::fib_error;
 use crate::fib::{FibError, Source};
 use crate::ip::FamilyId;
 use crate::ip::api::exists;
-use crate::ip::ops::address_error;
 use crate::mfib::GroupPrefix;
 use crate::neighbor::NeighborError;
-use crate::neighbor::ops::neighbor_error;
 
 /// Routes that are looked at in one go.
 const AT_ONCE: usize = 256;
@@ -32,54 +29,43 @@ struct Said {
     neighbors: Option<(u64, BTreeSet<(u32, IpAddr)>)>,
 }
 
-fn said(router: &mut Router) -> Option<&mut Said> {
-    if router.part::<Said>().is_none() {
-        router.add_part(Said::default());
-    }
-    router.part_mut::<Said>()
-}
-
 pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<IpTableReplaceBegin, IpTableReplaceBeginReply>(|router, m| {
         let key = table_key(router, &m.table)?;
-        if let Some(said) = said(router) {
-            said.routes.insert(key, BTreeSet::new());
-            said.mroutes.insert(key, BTreeSet::new());
-        }
+        let said = router.part_or_default::<Said>();
+        said.routes.insert(key, BTreeSet::new());
+        said.mroutes.insert(key, BTreeSet::new());
         Ok(())
     });
     handlers.act::<IpTableReplaceEnd, IpTableReplaceEndReply>(|router, m| {
         let key = table_key(router, &m.table)?;
-        let Some(kept) = said(router).and_then(|said| said.routes.remove(&key)) else { return Ok(()) };
-        let groups = said(router).and_then(|said| said.mroutes.remove(&key)).unwrap_or_default();
+        let said = router.part_or_default::<Said>();
+        let Some(kept) = said.routes.remove(&key) else { return Ok(()) };
+        let groups = said.mroutes.remove(&key).unwrap_or_default();
         router.sweep_mroutes(family(key.0), key.1, |route| !route.client || groups.contains(&route.prefix));
         sweep_routes(router, key, |prefix| kept.contains(prefix))
     });
     handlers.act::<SwInterfaceAddressReplaceBegin, SwInterfaceAddressReplaceBeginReply>(|router, _| {
-        if let Some(said) = said(router) {
-            said.addresses = Some(BTreeSet::new());
-        }
+        router.part_or_default::<Said>().addresses = Some(BTreeSet::new());
         Ok(())
     });
     handlers.act::<SwInterfaceAddressReplaceEnd, SwInterfaceAddressReplaceEndReply>(|router, _| {
-        let Some(kept) = said(router).and_then(|said| said.addresses.take()) else { return Ok(()) };
+        let Some(kept) = router.part_or_default::<Said>().addresses.take() else { return Ok(()) };
         sweep_addresses(router, |interface, address, _| kept.contains(&(interface, address)))
     });
     handlers.act::<IpNeighborReplaceBegin, IpNeighborReplaceBeginReply>(|router, _| {
         let now = router.graph.clock().timer_now();
-        if let Some(said) = said(router) {
-            said.neighbors = Some((now, BTreeSet::new()));
-        }
+        router.part_or_default::<Said>().neighbors = Some((now, BTreeSet::new()));
         Ok(())
     });
     handlers.act::<IpNeighborReplaceEnd, IpNeighborReplaceEndReply>(|router, _| {
-        let Some((began, kept)) = said(router).and_then(|said| said.neighbors.take()) else { return Ok(()) };
+        let Some((began, kept)) = router.part_or_default::<Said>().neighbors.take() else { return Ok(()) };
         let all = [FamilyId::V4, FamilyId::V6].into_iter().flat_map(|family| router.neighbors(family));
         let gone: Vec<_> = all.filter(|n| n.heard <= began && !kept.contains(&(n.interface.0, n.address))).collect();
         for neighbor in gone {
             match router.remove_neighbor(neighbor.interface, neighbor.address) {
                 Ok(()) | Err(NeighborError::NoEntry { .. }) => {}
-                Err(error) => return Err(neighbor_error(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -138,7 +124,7 @@ fn sweep_addresses(router: &mut Router, stays: impl Fn(u32, IpAddr, u8) -> bool)
     let all = router.interfaces.iter().flat_map(|i| i.addresses.iter().map(|(a, len)| (i.index, *a, *len)));
     let gone: Vec<_> = all.filter(|(index, a, len)| !link_local(a) && !stays(index.0, *a, *len)).collect();
     for (index, address, len) in gone {
-        router.remove_address(index, address, len).map_err(|e| address_error(&e))?;
+        router.remove_address(index, address, len)?;
     }
     Ok(())
 }
@@ -147,7 +133,7 @@ fn sweep_addresses(router: &mut Router, stays: impl Fn(u32, IpAddr, u8) -> bool)
 pub(crate) fn sweep_routes(router: &mut Router, (six, id): (bool, u32), stays: impl Fn(&IpPrefix) -> bool) -> Result<(), OpError> {
     let mut after = None;
     loop {
-        let routes = router.routes(family(six), id, after, AT_ONCE).map_err(|e| fib_error(&e))?;
+        let routes = router.routes(family(six), id, after, AT_ONCE)?;
         let Some(last) = routes.last() else { return Ok(()) };
         after = Some(last.prefix);
         // There may be millions: the thread is not given back between them.
@@ -156,7 +142,7 @@ pub(crate) fn sweep_routes(router: &mut Router, (six, id): (bool, u32), stays: i
         for route in ours.filter(|route| !stays(&route.prefix)) {
             match router.remove_route(id, route.prefix, Source::Api, None) {
                 Ok(()) | Err(FibError::NoRoute | FibError::NoPath) => {}
-                Err(error) => return Err(fib_error(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
     }

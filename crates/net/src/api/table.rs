@@ -152,6 +152,12 @@ impl Handlers {
         self.changes::<M, R>();
     }
 
+    /// Answers a request that [reads](Self::reads) with one message.
+    pub fn get<M: Message + 'static, R: Message + 'static>(&mut self, run: fn(&mut Router, M) -> Result<R, OpError>) {
+        self.reply(run);
+        self.reads::<M>();
+    }
+
     /// Answers a request with a code and nothing else.
     pub fn act<M: Message + 'static, R: Message + 'static>(&mut self, run: fn(&mut Router, M) -> Result<(), OpError>) {
         self.call::<M>(move |call, message| {

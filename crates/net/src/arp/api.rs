@@ -6,7 +6,6 @@ use quiver_command::operation::{OpError, retval};
 use crate::api::{Handlers, index_of};
 use crate::ip::api::exists;
 use crate::neighbor::ProxyRange;
-use crate::neighbor::ops::neighbor_error;
 
 pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<ProxyArpAddDel, ProxyArpAddDelReply>(|router, m| {
@@ -15,7 +14,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
             return Err(OpError::new(retval::NO_SUCH_FIB, format!("no table {table_id}")).key("table_id"));
         }
         let range = ProxyRange { table: *table_id, first: low.0.into(), last: hi.0.into() };
-        router.set_proxy_range(range, m.is_add).map_err(|e| neighbor_error(&e))
+        router.set_proxy_range(range, m.is_add).map_err(OpError::from)
     });
     handlers.dump::<ProxyArpDump>(|router, _, send| {
         for ProxyRange { table, first, last } in router.proxy_ranges() {
@@ -25,7 +24,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
     });
     handlers.act::<ProxyArpIntfcEnableDisable, ProxyArpIntfcEnableDisableReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
-        router.set_proxy_arp(index, m.enable).map_err(|e| neighbor_error(&e))
+        router.set_proxy_arp(index, m.enable).map_err(OpError::from)
     });
     handlers.dump::<ProxyArpIntfcDump>(|router, _, send| {
         let on: Vec<u32> = router.interfaces.iter().map(|i| i.index).filter(|i| router.proxy_arp(*i)).map(|i| i.0).collect();

@@ -8,7 +8,7 @@ use quiver_command::operation::{OpError, retval};
 use quiver_wire::IpPrefix;
 
 use crate::api::{ALL, Call, Flow, Handlers, family, from_prefix, from_union, next_hop, prefix};
-use crate::fib::ops::{ChangeRoute, PathRequest, RouteRequest, RouteSource, fib_error};
+use crate::fib::ops::{ChangeRoute, PathRequest, RouteRequest, RouteSource};
 use crate::fib::{Hop, Path, ResolveVia, RouteInfo, Source};
 use crate::ip::api::exists;
 use crate::{IfIndex, Router};
@@ -46,18 +46,16 @@ pub(crate) fn add(handlers: &mut Handlers) {
             }
         })
     });
-    handlers.reply::<IpRouteLookup, IpRouteLookupReply>(|router, m| {
+    handlers.get::<IpRouteLookup, IpRouteLookupReply>(|router, m| {
         let route = lookup(router, m.table_id, m.exact != 0, &m.prefix)?;
         Ok(IpRouteLookupReply { retval: 0, route: encode(router, m.table_id, &route) })
     });
-    handlers.reply::<IpRouteLookupV2, IpRouteLookupV2Reply>(|router, m| {
+    handlers.get::<IpRouteLookupV2, IpRouteLookupV2Reply>(|router, m| {
         let route = lookup(router, m.table_id, m.exact != 0, &m.prefix)?;
         Ok(IpRouteLookupV2Reply { retval: 0, route: encode_v2(router, m.table_id, &route) })
     });
     handlers.reads::<IpRouteDump>();
     handlers.reads::<IpRouteV2Dump>();
-    handlers.reads::<IpRouteLookup>();
-    handlers.reads::<IpRouteLookupV2>();
     path_mtu::add(handlers);
     source::add(handlers);
 }
@@ -100,7 +98,7 @@ fn change(
     match result {
         // What is not there has not to be removed: VPP says the same.
         Err(crate::fib::FibError::NoRoute | crate::fib::FibError::NoPath) if !add => return Ok(ALL),
-        other => other.map_err(|e| fib_error(&e).value(prefix))?,
+        other => other.map_err(|e| OpError::from(e).value(prefix))?,
     }
     if configured {
         record(router, add, multipath, (table, prefix), requests);
@@ -199,7 +197,7 @@ fn lookup(router: &mut Router, table: u32, exact: bool, prefix: &Prefix) -> Resu
             .transpose(),
     };
     let missing = || OpError::new(retval::NO_SUCH_ENTRY, format!("no route for {prefix}")).key("prefix");
-    route.map_err(|e| fib_error(&e))?.ok_or_else(missing)
+    route?.ok_or_else(missing)
 }
 
 /// Sends a table, some routes at a time.

@@ -49,16 +49,6 @@ words! {
     }
 }
 
-impl Family {
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ip4 => "ip4",
-            Self::Ip6 => "ip6",
-        }
-    }
-}
-
 impl From<Family> for FamilyId {
     fn from(family: Family) -> Self {
         match family {
@@ -78,36 +68,38 @@ impl From<FamilyId> for Family {
 }
 
 /// A FIB error as an operation's error.
-pub fn fib_error(error: &FibError) -> OpError {
-    let (code, key) = match error {
-        FibError::NoTable { .. } => (retval::NO_SUCH_FIB, "table"),
-        FibError::TableZero => (retval::INVALID_VALUE, "table"),
-        FibError::TableInUse { .. } => (retval::RSRC_IN_USE, "table"),
-        FibError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
-        FibError::Family { .. } => (retval::INVALID_ADDRESS_FAMILY, "address"),
-        FibError::PrefixLen(_) => (retval::INVALID_VALUE, "prefix"),
-        FibError::NoRoute => (retval::NO_SUCH_ENTRY, "prefix"),
-        FibError::NoPath => (retval::NEXT_HOP_NOT_FOUND_MP, "via"),
-        FibError::Empty => (retval::NO_PATHS_IN_ROUTE, "via"),
-        FibError::NextHop(_) => (retval::INVALID_DST_ADDRESS, "via"),
-        FibError::Alone => (retval::INVALID_ARGUMENT, "via"),
-        FibError::Count(_) => (retval::INVALID_VALUE, "count"),
-        FibError::HasAddresses(_) => (retval::ADDRESS_FOUND_FOR_INTERFACE, "interface"),
-        FibError::PathMtu { .. } => (retval::INVALID_VALUE, "mtu"),
-        FibError::NotOnLink(_) => (retval::UNIMPLEMENTED, "next-hop"),
-        FibError::Full(_) => (retval::LIMIT_EXCEEDED, "fib"),
-        FibError::Memory => (retval::TABLE_TOO_BIG, "memory"),
-        FibError::Graph(error) => return crate::ops::graph_error(error),
-    };
-    let said = OpError::new(code, error.to_string()).key(key);
-    match error {
-        FibError::NoTable { family, id } => {
-            let ip = if *family == FamilyId::V4 { "ip" } else { "ip6" };
-            said.remedy(format!("`{ip} table add {id}' makes it"))
+impl From<FibError> for OpError {
+    fn from(error: FibError) -> Self {
+        let (code, key) = match &error {
+            FibError::NoTable { .. } => (retval::NO_SUCH_FIB, "table"),
+            FibError::TableZero => (retval::INVALID_VALUE, "table"),
+            FibError::TableInUse { .. } => (retval::RSRC_IN_USE, "table"),
+            FibError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+            FibError::Family { .. } => (retval::INVALID_ADDRESS_FAMILY, "address"),
+            FibError::PrefixLen(_) => (retval::INVALID_VALUE, "prefix"),
+            FibError::NoRoute => (retval::NO_SUCH_ENTRY, "prefix"),
+            FibError::NoPath => (retval::NEXT_HOP_NOT_FOUND_MP, "via"),
+            FibError::Empty => (retval::NO_PATHS_IN_ROUTE, "via"),
+            FibError::NextHop(_) => (retval::INVALID_DST_ADDRESS, "via"),
+            FibError::Alone => (retval::INVALID_ARGUMENT, "via"),
+            FibError::Count(_) => (retval::INVALID_VALUE, "count"),
+            FibError::HasAddresses(_) => (retval::ADDRESS_FOUND_FOR_INTERFACE, "interface"),
+            FibError::PathMtu { .. } => (retval::INVALID_VALUE, "mtu"),
+            FibError::NotOnLink(_) => (retval::UNIMPLEMENTED, "next-hop"),
+            FibError::Full(_) => (retval::LIMIT_EXCEEDED, "fib"),
+            FibError::Memory => (retval::TABLE_TOO_BIG, "memory"),
+            FibError::Graph(error) => return crate::ops::graph_error(error),
+        };
+        let said = OpError::new(code, error.to_string()).key(key);
+        match &error {
+            FibError::NoTable { family, id } => {
+                let ip = if *family == FamilyId::V4 { "ip" } else { "ip6" };
+                said.remedy(format!("`{ip} table add {id}' makes it"))
+            }
+            FibError::Empty => said.remedy("name a next hop or an interface behind `via'"),
+            FibError::NoRoute => said.remedy("`show ip fib' and `show ip6 fib' list routes"),
+            _ => said,
         }
-        FibError::Empty => said.remedy("name a next hop or an interface behind `via'"),
-        FibError::NoRoute => said.remedy("`show ip fib' and `show ip6 fib' list routes"),
-        _ => said,
     }
 }
 

@@ -83,7 +83,7 @@ impl Execute<Router> for ShowLocal {
 
 impl Text for LocalTakers {
     fn text(&self, out: &mut String, _view: &View) {
-        let _ = writeln!(out, "Protocols handled by {}_local", self.family.name());
+        let _ = writeln!(out, "Protocols handled by {}_local", self.family.word());
         for Taker { name, node, .. } in &self.protocols {
             let _ = writeln!(out, "{name}: {node}");
         }
@@ -137,7 +137,7 @@ impl Text for UdpListeners {
             .trim();
         table.heading(out);
         for UdpListener { port, family, node } in &self.0 {
-            table.row(out, &[port, &family.name(), node]);
+            table.row(out, &[port, &family.word(), node]);
         }
     }
 }
@@ -202,7 +202,7 @@ impl Text for RateLimits {
         table.heading(out);
         for FamilyLimit { family, total, per_worker, burst, sent, suppressed, no_route } in &self.0 {
             let no_route = if *no_route { "answered" } else { "silent" };
-            table.row(out, &[&family.name(), &number(total), &number(per_worker), burst, sent, suppressed, &no_route]);
+            table.row(out, &[&family.word(), &number(total), &number(per_worker), burst, sent, suppressed, &no_route]);
         }
     }
 }
@@ -230,7 +230,7 @@ commands! {
 
 fn limit_command(SetRateLimit { family, total, per_worker, burst }: &SetRateLimit) -> Option<String> {
     let mut command = String::from("set ip icmp-rate-limit");
-    family.iter().for_each(|family| command += &format!(" {}", family.name()));
+    family.iter().for_each(|family| command += &format!(" {}", family.word()));
     for (word, limit) in [("total", total), ("per-worker", per_worker)] {
         limit.iter().for_each(|limit| match limit {
             0 => command += &format!(" {word} unlimited"),

@@ -9,11 +9,10 @@ use quiver_wire::MacAddr;
 
 use crate::api::replace::address_said;
 use crate::api::{ALL, Details, Handlers, family, flags, from_prefix, index_of, reference};
-use crate::fib::ops::fib_error;
 use crate::interface::ops::placement::SetPlacement;
-use crate::interface::ops::{ClearInterfaces, CreateLoopback as MakeLoopback, Created, DeleteInterface, interface_error};
+use crate::interface::ops::{ClearInterfaces, CreateLoopback as MakeLoopback, Created, DeleteInterface};
 use crate::interface::{InterfaceKind, Kind, L2Mode, Mtu, SubMatch, VLAN_MAX, VlanId};
-use crate::ip::ops::{SetAddress, SetUnnumbered, address_error};
+use crate::ip::ops::{SetAddress, SetUnnumbered};
 use crate::ops::done;
 use crate::{IfIndex, Interface, Router};
 
@@ -21,20 +20,20 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<SwInterfaceSetFlags, SwInterfaceSetFlagsReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
         let up = m.flags.0 & IfStatusFlags::IF_STATUS_API_FLAG_ADMIN_UP.0 != 0;
-        router.set_interface_up(index, up).map_err(|e| interface_error(&e))
+        router.set_interface_up(index, up).map_err(OpError::from)
     });
     handlers.act::<SwInterfaceSetPromisc, SwInterfaceSetPromiscReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
-        router.set_promiscuous(index, m.promisc_on).map_err(|e| interface_error(&e))
+        router.set_promiscuous(index, m.promisc_on).map_err(OpError::from)
     });
     handlers.act::<SwInterfaceSetIpDirectedBroadcast, SwInterfaceSetIpDirectedBroadcastReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
-        router.set_directed_broadcast(index, m.enable).map_err(|e| address_error(&e))
+        router.set_directed_broadcast(index, m.enable).map_err(OpError::from)
     });
     handlers.act::<HwInterfaceSetMtu, HwInterfaceSetMtuReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
-        let mtu = router.interfaces.expect(index).map_err(|e| interface_error(&e))?.mtu;
-        router.set_mtu(index, Mtu { l3: m.mtu.into(), ..mtu }).map_err(|e| interface_error(&e))
+        let mtu = router.interfaces.expect(index)?.mtu;
+        router.set_mtu(index, Mtu { l3: m.mtu.into(), ..mtu }).map_err(OpError::from)
     });
     handlers.act::<SwInterfaceSetMtu, SwInterfaceSetMtuReply>(set_mtu);
     handlers.dump::<SwInterfaceDump>(dump);
@@ -46,11 +45,11 @@ pub(crate) fn add(handlers: &mut Handlers) {
     });
     handlers.act::<SwInterfaceSetTable, SwInterfaceSetTableReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
-        router.set_interface_table(index, family(m.is_ipv6), m.vrf_id).map_err(|e| fib_error(&e))
+        router.set_interface_table(index, family(m.is_ipv6), m.vrf_id).map_err(OpError::from)
     });
-    handlers.reply::<SwInterfaceGetTable, SwInterfaceGetTableReply>(|router, m| {
+    handlers.get::<SwInterfaceGetTable, SwInterfaceGetTableReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
-        let (four, six) = router.interfaces.expect(index).map_err(|e| interface_error(&e))?.tables;
+        let (four, six) = router.interfaces.expect(index)?.tables;
         Ok(SwInterfaceGetTableReply { retval: 0, vrf_id: if m.is_ipv6 { six } else { four } })
     });
     handlers.act::<SwInterfaceClearStats, SwInterfaceClearStatsReply>(|router, m| {
@@ -69,11 +68,11 @@ pub(crate) fn add(handlers: &mut Handlers) {
     });
     handlers.act::<SwInterfaceSetMacAddress, SwInterfaceSetMacAddressReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
-        router.set_mac(index, MacAddr(m.mac_address.0)).map_err(|e| interface_error(&e))
+        router.set_mac(index, MacAddr(m.mac_address.0)).map_err(OpError::from)
     });
-    handlers.reply::<SwInterfaceGetMacAddress, SwInterfaceGetMacAddressReply>(|router, m| {
+    handlers.get::<SwInterfaceGetMacAddress, SwInterfaceGetMacAddressReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
-        let mac = router.interfaces.expect(index).map_err(|e| interface_error(&e))?.mac;
+        let mac = router.interfaces.expect(index)?.mac;
         Ok(SwInterfaceGetMacAddressReply { retval: 0, mac_address: MacAddress(mac.0) })
     });
     handlers.act::<SwInterfaceSetRxMode, SwInterfaceSetRxModeReply>(set_rx_mode);
@@ -110,8 +109,6 @@ pub(crate) fn add(handlers: &mut Handlers) {
     });
     delete::<DeleteLoopback, DeleteLoopbackReply>(handlers, &InterfaceKind::LOOPBACK, |m| &m.sw_if_index);
     handlers.passes::<SwInterfaceClearStats>();
-    handlers.reads::<SwInterfaceGetTable>();
-    handlers.reads::<SwInterfaceGetMacAddress>();
 }
 
 /// Answers a message that removes an interface, which must be of a kind; VPP has one code for all that cannot be.
@@ -152,7 +149,7 @@ fn create_loopback(router: &mut Router, mac: &MacAddress, instance: Option<u32>)
 fn set_mtu(router: &mut Router, m: SwInterfaceSetMtu) -> Result<(), OpError> {
     let index = index_of(router, &m.sw_if_index)?;
     let [l3, ip4, ip6, mpls] = m.mtu;
-    router.set_mtu(index, Mtu { l3, ip4, ip6, mpls }).map_err(|e| interface_error(&e))
+    router.set_mtu(index, Mtu { l3, ip4, ip6, mpls }).map_err(OpError::from)
 }
 
 fn set_address(router: &mut Router, m: SwInterfaceAddDelAddress) -> Result<(), OpError> {
@@ -198,7 +195,7 @@ fn set_rx_mode(router: &mut Router, m: SwInterfaceSetRxMode) -> Result<(), OpErr
         RxMode(other) => return Err(OpError::new(retval::INVALID_VALUE, format!("{other} is no mode")).key("mode")),
     };
     let queue = if m.queue_id_valid { Some(u16::try_from(m.queue_id).unwrap_or(u16::MAX)) } else { None };
-    router.set_rx_mode(index, queue, mode).map_err(|e| interface_error(&e))
+    router.set_rx_mode(index, queue, mode).map_err(OpError::from)
 }
 
 fn create_sub(router: &mut Router, parent: &InterfaceIndex, id: u32, matching: SubMatch, taken: i32) -> Result<IfIndex, OpError> {
@@ -207,7 +204,7 @@ fn create_sub(router: &mut Router, parent: &InterfaceIndex, id: u32, matching: S
     if router.interfaces.by_name(&name).is_some() {
         return Err(OpError::new(taken, format!("{name} exists already")).key("sub_id"));
     }
-    router.create_sub_interface(parent, id, matching).map_err(|e| interface_error(&e))
+    router.create_sub_interface(parent, id, matching).map_err(OpError::from)
 }
 
 fn matching(m: &CreateSubif) -> Result<SubMatch, OpError> {

@@ -9,7 +9,7 @@ use quiver_wire::MacAddr;
 
 use super::output::{LoopTx, Output};
 use super::placement::TxQueues;
-use super::{IfEvent, Interface, InterfaceError, Interfaces, Kind, L2Mode, Mtu, Origin};
+use super::{IfEvent, Interface, InterfaceError, Interfaces, Kind, Mtu, Origin};
 use crate::data::{IfRecord, if_flags};
 use crate::ip::FamilyId;
 use crate::{Router, trace};
@@ -46,31 +46,7 @@ impl Router {
     pub(crate) fn create_local0(&mut self) {
         let Ok(index) = self.interfaces.numbers.alloc() else { return };
         let null = self.graph.node("null-node").unwrap_or(NodeId(0));
-        self.interfaces.insert(Interface {
-            index: IfIndex(index),
-            name: "local0".into(),
-            kind: Kind::Local,
-            admin_up: false,
-            link: Link::default(),
-            mac: MacAddr::ZERO,
-            member_mac: None,
-            mtu: Mtu { l3: 0, ip4: 0, ip6: 0, mpls: 0 },
-            max_frame: 0,
-            parent: IfIndex(index),
-            tables: (0, 0),
-            addresses: Vec::new(),
-            unnumbered: None,
-            l2: L2Mode::L3,
-            tag: None,
-            promiscuous: false,
-            directed_broadcast: false,
-            ip6_by_address: false,
-            output: null,
-            tx: null,
-            device: None,
-            origin: Origin { name: "local0".into(), ..Origin::default() },
-            features: Default::default(),
-        });
+        self.interfaces.insert(Interface::bare(IfIndex(index), "local0".into(), Kind::Local, null));
         self.graph.interfaces().rename(self.graph.stats(), index, "", "local0");
         self.graph.interfaces().set_len(1);
     }
@@ -145,29 +121,15 @@ impl Router {
             None => None,
         };
         let interface = Interface {
-            index,
-            name: name.clone(),
-            kind,
-            admin_up: false,
             link,
             mac,
-            member_mac: None,
             mtu: Mtu { l3: mtu, ip4: 0, ip6: 0, mpls: 0 },
             max_frame,
             parent,
-            tables: (0, 0),
-            addresses: Vec::new(),
-            unnumbered: None,
-            l2: L2Mode::L3,
-            tag: None,
-            promiscuous: false,
-            directed_broadcast: false,
-            ip6_by_address: false,
-            output,
             tx: tx_node,
             device,
             origin: Origin { name: name.clone(), mtu, max_frame, mac, ..Origin::default() },
-            features: Default::default(),
+            ..Interface::bare(index, name.clone(), kind, output)
         };
         self.interfaces.insert(interface);
         self.states.insert(index, state);

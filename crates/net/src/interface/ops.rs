@@ -35,6 +35,30 @@ pub fn register(registry: &mut Registry<Router>) {
     super::configuration::register(registry);
 }
 
+quiver_command::words! {
+    /// Which packets of an interface are meant.
+    pub enum Direction {
+        /// Those that come in.
+        Rx = "rx",
+        /// Those that leave.
+        Tx = "tx",
+        /// Both.
+        Both = "both",
+    }
+}
+
+impl Direction {
+    /// Those that come in are among them.
+    pub const fn rx(self) -> bool {
+        matches!(self, Self::Rx | Self::Both)
+    }
+
+    /// Those that leave are among them.
+    pub const fn tx(self) -> bool {
+        matches!(self, Self::Tx | Self::Both)
+    }
+}
+
 /// The interface that a request names.
 ///
 /// # Errors
@@ -63,21 +87,23 @@ pub fn of_kind<T>(
 ) -> Result<Vec<T>, OpError> {
     let Some(name) = name else { return Ok(router.interfaces.iter().filter_map(of).collect()) };
     let index = resolve(router, name)?;
-    let interface = router.interfaces.expect(index).map_err(|e| interface_error(&e))?;
+    let interface = router.interfaces.expect(index)?;
     let wrong = || OpError::new(retval::INVALID_INTERFACE, format!("{} is not {kind} interface", interface.name));
     Ok(vec![of(interface).ok_or_else(|| wrong().key("interface").value(name))?])
 }
 
 /// An interface error as an operation's error.
-pub fn interface_error(error: &InterfaceError) -> OpError {
-    let (code, key) = match error {
-        InterfaceError::UnknownName(_) | InterfaceError::UnknownIndex(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
-        InterfaceError::Exists(_) => (retval::IF_ALREADY_EXISTS, "interface"),
-        InterfaceError::Full => (retval::LIMIT_EXCEEDED, "interfaces"),
-        InterfaceError::NotPossible(_) => (retval::INVALID_INTERFACE, "interface"),
-        InterfaceError::Range { what, .. } => (retval::INVALID_VALUE, *what),
-        InterfaceError::Graph(error) => return crate::ops::graph_error(error),
-        InterfaceError::Device { .. } => (retval::SYSCALL_ERROR_1, "interface"),
-    };
-    OpError::new(code, error.to_string()).key(key)
+impl From<InterfaceError> for OpError {
+    fn from(error: InterfaceError) -> Self {
+        let (code, key) = match &error {
+            InterfaceError::UnknownName(_) | InterfaceError::UnknownIndex(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+            InterfaceError::Exists(_) => (retval::IF_ALREADY_EXISTS, "interface"),
+            InterfaceError::Full => (retval::LIMIT_EXCEEDED, "interfaces"),
+            InterfaceError::NotPossible(_) => (retval::INVALID_INTERFACE, "interface"),
+            InterfaceError::Range { what, .. } => (retval::INVALID_VALUE, *what),
+            InterfaceError::Graph(error) => return crate::ops::graph_error(error),
+            InterfaceError::Device { .. } => (retval::SYSCALL_ERROR_1, "interface"),
+        };
+        OpError::new(code, error.to_string()).key(key)
+    }
 }

@@ -7,8 +7,7 @@ use quiver_api::defs::*;
 use quiver_command::operation::{OpError, retval};
 
 use crate::api::{ALL, Handlers, family, index_of, is_six, prefix, reference};
-use crate::fib::ops::fib_error;
-use crate::ip::ops::{EnableIp6, address_error};
+use crate::ip::ops::EnableIp6;
 use crate::ip::{FamilyId, FlowHash};
 use crate::{IfIndex, Router};
 
@@ -20,7 +19,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let free = |id: u32| id != ALL && !exists(router, m.table.is_ip6, id);
         let id = Some(m.table.table_id).filter(|id| free(*id));
         let name = Some(m.table.name.as_str()).filter(|name| !name.is_empty());
-        let table_id = router.add_table(family(m.table.is_ip6), id, name).map_err(|e| fib_error(&e))?;
+        let table_id = router.add_table(family(m.table.is_ip6), id, name)?;
         Ok(IpTableAllocateReply { retval: 0, table: IpTable { table_id, ..m.table } })
     });
     handlers.dump::<IpTableDump>(|router, _, send| {
@@ -45,7 +44,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         set_hash(router, m.is_ipv6, m.vrf_id, bits, false)
     });
     handlers.act::<SetIpFlowHashRouterId, SetIpFlowHashRouterIdReply>(|router, m| {
-        router.set_flow_hash_router_id(m.router_id).map_err(|e| fib_error(&e))
+        router.set_flow_hash_router_id(m.router_id).map_err(OpError::from)
     });
     handlers.act::<SetIpFlowHashV2, SetIpFlowHashV2Reply>(|router, m| {
         let (bits, rest) = hash_bits(m.flow_hash_config.0);
@@ -88,7 +87,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let index = index_of(router, &m.sw_if_index)?;
         set_link_local(router, index, m.ip.0.into())
     });
-    handlers.reply::<SwInterfaceIp6GetLinkLocalAddress, SwInterfaceIp6GetLinkLocalAddressReply>(|router, m| {
+    handlers.get::<SwInterfaceIp6GetLinkLocalAddress, SwInterfaceIp6GetLinkLocalAddressReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
         let addresses = router.interfaces.get(index).map(|i| i.addresses.as_slice()).unwrap_or_default();
         let own = addresses.iter().find_map(|(address, _)| match address {
@@ -98,7 +97,6 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let missing = || OpError::new(retval::IP6_NOT_ENABLED, "the interface has no link-local address");
         Ok(SwInterfaceIp6GetLinkLocalAddressReply { retval: 0, ip: Ip6Address(own.ok_or_else(missing)?) })
     });
-    handlers.reads::<SwInterfaceIp6GetLinkLocalAddress>();
 }
 
 pub(crate) fn exists(router: &Router, six: bool, id: u32) -> bool {
@@ -113,13 +111,13 @@ fn set_table(router: &mut Router, table: &IpTable, add: bool) -> Result<(), OpEr
     }
     if !add {
         return match exists(router, table.is_ip6, id) {
-            true => router.remove_table(family, id).map_err(|e| fib_error(&e)),
+            true => router.remove_table(family, id).map_err(OpError::from),
             // As VPP: it is not there, as was wished.
             false => Ok(()),
         };
     }
     let name = Some(table.name.as_str()).filter(|name| !name.is_empty());
-    router.add_table(family, Some(id), name).map(drop).map_err(|e| fib_error(&e))
+    router.add_table(family, Some(id), name).map(drop).map_err(OpError::from)
 }
 
 /// Gives an interface another link-local address than it has; it has one.
@@ -131,10 +129,10 @@ pub(crate) fn set_link_local(router: &mut Router, index: IfIndex, address: Ipv6A
     let addresses = router.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
     let own = |a: &IpAddr| matches!(a, IpAddr::V6(a) if a.is_unicast_link_local());
     if !addresses.iter().any(|(a, _)| *a == new) {
-        router.add_address(index, new, 128).map_err(|e| address_error(&e))?;
+        router.add_address(index, new, 128)?;
     }
     for (old, len) in addresses.into_iter().filter(|(a, _)| own(a) && *a != new) {
-        router.remove_address(index, old, len).map_err(|e| address_error(&e))?;
+        router.remove_address(index, old, len)?;
     }
     Ok(())
 }
@@ -174,5 +172,5 @@ fn set_hash(router: &mut Router, six: bool, table: u32, bits: u16, others: bool)
         let error = OpError::new(retval::UNSUPPORTED, "a part of packets that is not known");
         return Err(error.key("flow_hash_config"));
     }
-    router.set_flow_hash(family(six), table, FlowHash(bits)).map_err(|e| fib_error(&e))
+    router.set_flow_hash(family(six), table, FlowHash(bits)).map_err(OpError::from)
 }

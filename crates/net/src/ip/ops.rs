@@ -9,7 +9,6 @@ use quiver_command::request::Execute;
 use serde::{Deserialize, Serialize};
 
 use crate::Router;
-use crate::fib::ops::fib_error;
 use crate::interface::ops::resolve;
 use crate::ip::AddressError;
 
@@ -87,18 +86,20 @@ commands! {
 }
 
 /// An address error as an operation's error.
-pub fn address_error(error: &AddressError) -> OpError {
-    let (code, key) = match error {
-        AddressError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
-        AddressError::Impossible(_) => (retval::INVALID_VALUE, "address"),
-        AddressError::Local => (retval::INVALID_INTERFACE, "interface"),
-        AddressError::Exists { .. } => (retval::ADDRESS_FOUND_FOR_INTERFACE, "address"),
-        AddressError::Conflict { .. } => (retval::DUPLICATE_IF_ADDRESS, "address"),
-        AddressError::NotFound { .. } => (retval::ADDRESS_NOT_FOUND_FOR_INTERFACE, "address"),
-        AddressError::Lent(..) => (retval::UNEXPECTED_INTF_STATE, "interface"),
-        AddressError::Fib(error) => return fib_error(error),
-    };
-    OpError::new(code, error.to_string()).key(key)
+impl From<AddressError> for OpError {
+    fn from(error: AddressError) -> Self {
+        let (code, key) = match &error {
+            AddressError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+            AddressError::Impossible(_) => (retval::INVALID_VALUE, "address"),
+            AddressError::Local => (retval::INVALID_INTERFACE, "interface"),
+            AddressError::Exists { .. } => (retval::ADDRESS_FOUND_FOR_INTERFACE, "address"),
+            AddressError::Conflict { .. } => (retval::DUPLICATE_IF_ADDRESS, "address"),
+            AddressError::NotFound { .. } => (retval::ADDRESS_NOT_FOUND_FOR_INTERFACE, "address"),
+            AddressError::Lent(..) => (retval::UNEXPECTED_INTF_STATE, "interface"),
+            AddressError::Fib(error) => return error.clone().into(),
+        };
+        OpError::new(code, error.to_string()).key(key)
+    }
 }
 
 impl Execute<Router> for SetAddress {
@@ -114,7 +115,7 @@ impl Execute<Router> for SetAddress {
             },
             _ => return Err(OpError::new(retval::INVALID_ARGUMENT, "an address with its prefix length is needed").key("address")),
         };
-        done.map_err(|e| address_error(&e))?;
+        done?;
         Ok(Outcome::Done(()))
     }
 }
@@ -144,7 +145,7 @@ impl Execute<Router> for EnableIp6 {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
         let done = if self.enable { router.enable_ip6(index) } else { router.disable_ip6(index) };
-        done.map_err(|e| address_error(&e))?;
+        done?;
         Ok(Outcome::Done(()))
     }
 }
@@ -173,7 +174,7 @@ impl Execute<Router> for SetUnnumbered {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
         let lender = self.lender.as_ref().map(|l| resolve(router, l)).transpose()?;
-        router.set_unnumbered(index, lender).map_err(|e| address_error(&e))?;
+        router.set_unnumbered(index, lender)?;
         Ok(Outcome::Done(()))
     }
 }

@@ -12,8 +12,7 @@ use crate::api::{ALL, Details, Handlers, address, from_address, index_of};
 use crate::interface::InterfaceKind;
 use crate::interface::L2Mode;
 use crate::interface::api::{cross_connects, delete, given, made};
-use crate::interface::ops::interface_error;
-use crate::l2::ops::bridge::{CreateBridgeDomain, l2_error};
+use crate::l2::ops::bridge::CreateBridgeDomain;
 use crate::l2::ops::bvi::CreateBvi;
 use crate::l2::{BdSwitch, BridgeDomain, Flush, L2Error, MacKind, PortKind, PortSwitch, TagRewrite};
 use crate::ops::done;
@@ -30,7 +29,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
             true => L2Mode::CrossConnect(index_of(router, &m.tx_sw_if_index).map_err(second)?),
             false => L2Mode::L3,
         };
-        router.set_l2(index, mode).map_err(|e| interface_error(&e))
+        router.set_l2(index, mode).map_err(OpError::from)
     });
     handlers.dump::<L2XconnectDump>(|router, _, send| {
         for (rx, tx) in cross_connects(router) {
@@ -53,25 +52,25 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.dump::<BridgeDomainDump>(dump_domains);
     handlers.act::<BridgeDomainSetMacAge, BridgeDomainSetMacAgeReply>(|router, m| {
         modifiable(m.bd_id)?;
-        router.set_mac_age(m.bd_id, m.mac_age).map_err(|e| l2_error(&e))
+        router.set_mac_age(m.bd_id, m.mac_age).map_err(OpError::from)
     });
     handlers.act::<BridgeDomainSetLearnLimit, BridgeDomainSetLearnLimitReply>(|router, m| {
         modifiable(m.bd_id)?;
-        router.set_learn_limit(m.bd_id, m.learn_limit).map_err(|e| l2_error(&e))
+        router.set_learn_limit(m.bd_id, m.learn_limit).map_err(OpError::from)
     });
     handlers.act::<BridgeDomainSetDefaultLearnLimit, BridgeDomainSetDefaultLearnLimitReply>(|router, m| {
-        router.set_default_learn_limit(m.learn_limit).map_err(|e| l2_error(&e))
+        router.set_default_learn_limit(m.learn_limit).map_err(OpError::from)
     });
     handlers.reply::<BridgeFlags, BridgeFlagsReply>(set_flags);
     handlers.act::<BdIpMacAddDel, BdIpMacAddDelReply>(|router, m| {
         let BdIpMac { bd_id, ip, mac } = &m.entry;
         modifiable(*bd_id)?;
         let mac = m.is_add.then_some(MacAddr(mac.0));
-        router.set_bridge_neighbor(*bd_id, from_address(ip), mac).map_err(|e| l2_error(&e))
+        router.set_bridge_neighbor(*bd_id, from_address(ip), mac).map_err(OpError::from)
     });
     handlers.act::<BdIpMacFlush, BdIpMacFlushReply>(|router, m| {
         modifiable(m.bd_id)?;
-        router.flush_bridge_neighbors(m.bd_id).map_err(|e| l2_error(&e))
+        router.flush_bridge_neighbors(m.bd_id).map_err(OpError::from)
     });
     handlers.dump::<BdIpMacDump>(|router, m, send| {
         for domain in router.bridge_domains().filter(|domain| [ALL, domain.id].contains(&m.bd_id)) {
@@ -83,12 +82,11 @@ pub(crate) fn add(handlers: &mut Handlers) {
     });
     handlers.act::<L2fibAddDel, L2fibAddDelReply>(set_mac);
     handlers.dump::<L2FibTableDump>(dump_macs);
-    handlers.act::<L2fibFlushAll, L2fibFlushAllReply>(|router, _| router.flush_macs(Flush::All).map_err(|e| l2_error(&e)));
-    handlers
-        .act::<L2fibFlushBd, L2fibFlushBdReply>(|router, m| router.flush_macs(Flush::Domain(m.bd_id)).map_err(|e| l2_error(&e)));
+    handlers.act::<L2fibFlushAll, L2fibFlushAllReply>(|router, _| router.flush_macs(Flush::All).map_err(OpError::from));
+    handlers.act::<L2fibFlushBd, L2fibFlushBdReply>(|router, m| router.flush_macs(Flush::Domain(m.bd_id)).map_err(OpError::from));
     handlers.act::<L2fibFlushInt, L2fibFlushIntReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
-        router.flush_macs(Flush::Interface(index)).map_err(|e| l2_error(&e))
+        router.flush_macs(Flush::Interface(index)).map_err(OpError::from)
     });
     handlers.reply::<BviCreate, BviCreateReply>(|router, m| {
         let instance = Some(m.user_instance).filter(|instance| *instance != ALL);
@@ -109,7 +107,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         }
         set_port_flags(router, &m.sw_if_index, m.is_set, |_, bit| m.input_feature_bitmap & bit != 0).map(drop)
     });
-    handlers.reply::<L2FlagsGet, L2FlagsGetReply>(|router, m| {
+    handlers.get::<L2FlagsGet, L2FlagsGetReply>(|router, m| {
         let port = port(router, &m.sw_if_index)?;
         let input_feature_bitmap = port_bits(&port, |_, bit| bit);
         Ok(L2FlagsGetReply { retval: 0, input_feature_bitmap, output_feature_bitmap: 0 })
@@ -117,17 +115,15 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<L2InterfaceFeatFlagsSet, L2InterfaceFeatFlagsSetReply>(|router, m| {
         set_port_flags(router, &m.sw_if_index, m.is_set, |flag, _| m.flags.0 & flag != 0).map(drop)
     });
-    handlers.reply::<L2InterfaceFeatFlagsGet, L2InterfaceFeatFlagsGetReply>(|router, m| {
+    handlers.get::<L2InterfaceFeatFlagsGet, L2InterfaceFeatFlagsGetReply>(|router, m| {
         let port = port(router, &m.sw_if_index)?;
         Ok(L2InterfaceFeatFlagsGetReply { retval: 0, flags: L2IntfFeatFlags(port_bits(&port, |flag, _| flag)) })
     });
-    handlers.reads::<L2FlagsGet>();
-    handlers.reads::<L2InterfaceFeatFlagsGet>();
     events::add(handlers);
     handlers.act::<L2InterfaceVlanTagRewrite, L2InterfaceVlanTagRewriteReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
         let rewrite = rewrite(&m)?;
-        router.set_tag_rewrite(index, rewrite).map_err(|e| l2_error(&e))
+        router.set_tag_rewrite(index, rewrite).map_err(OpError::from)
     });
 }
 
@@ -147,7 +143,7 @@ fn modifiable(id: u32) -> Result<(), OpError> {
 fn set_port(router: &mut Router, m: SwInterfaceSetL2Bridge) -> Result<(), OpError> {
     let index = index_of(router, &m.rx_sw_if_index)?;
     if !m.enable {
-        return router.set_l2(index, L2Mode::L3).map_err(|e| interface_error(&e));
+        return router.set_l2(index, L2Mode::L3).map_err(OpError::from);
     }
     let kind = match m.port_type {
         L2PortType::L2_API_PORT_TYPE_NORMAL => PortKind::Normal,
@@ -155,7 +151,7 @@ fn set_port(router: &mut Router, m: SwInterfaceSetL2Bridge) -> Result<(), OpErro
         L2PortType::L2_API_PORT_TYPE_UU_FWD => PortKind::UnknownForward,
         L2PortType(other) => return Err(OpError::new(retval::INVALID_VALUE, format!("{other} is no type")).key("port_type")),
     };
-    router.set_bridge(index, m.bd_id, kind, m.shg).map_err(|e| l2_error(&e))
+    router.set_bridge(index, m.bd_id, kind, m.shg).map_err(OpError::from)
 }
 
 /// Switches of a domain: flood, uu-flood, forward, learn, arp-term, arp-ufwd.
@@ -169,7 +165,7 @@ fn set_domain(router: &mut Router, id: u32, on: Switches, age: u8, tag: &Text<64
     }
     if !add {
         let id = id.ok_or_else(|| OpError::new(retval::NO_SUCH_ENTRY, "which bridge domain?").key("bd_id"))?;
-        return router.delete_bridge_domain(id).map(|()| id).map_err(|e| l2_error(&e));
+        return router.delete_bridge_domain(id).map(|()| id).map_err(OpError::from);
     }
     if id.is_some_and(|id| id > 0xff_ffff) {
         return Err(OpError::new(retval::BD_ID_EXCEED_MAX, "a bridge domain's number has 24 bits").key("bd_id"));
@@ -220,10 +216,10 @@ const SWITCHES: [(BdFlags, BdSwitch); 6] = [
 
 fn set_flags(router: &mut Router, m: BridgeFlags) -> Result<BridgeFlagsReply, OpError> {
     modifiable(m.bd_id)?;
-    router.bridge_domain(m.bd_id).map_err(|e| l2_error(&e))?;
+    router.bridge_domain(m.bd_id)?;
     for (flag, which) in SWITCHES {
         if m.flags.0 & flag.0 != 0 {
-            router.set_bridge_switch(m.bd_id, which, m.is_set).map_err(|e| l2_error(&e))?;
+            router.set_bridge_switch(m.bd_id, which, m.is_set)?;
         }
     }
     let bits = router.bridge_domain(m.bd_id).map(bits).unwrap_or_default();
@@ -243,7 +239,7 @@ const PORT_SWITCHES: [(BdFlags, u32, PortSwitch); 5] = [
 fn port(router: &Router, interface: &InterfaceIndex) -> Result<crate::l2::BridgePort, OpError> {
     let index = index_of(router, interface)?;
     let port = router.bridge_domains().find_map(|domain| domain.port(index));
-    port.cloned().ok_or_else(|| l2_error(&L2Error::NotAPort(router.interfaces.name(index), "a bridge domain".into())))
+    port.cloned().ok_or_else(|| L2Error::NotAPort(router.interfaces.name(index), "a bridge domain".into()).into())
 }
 
 /// Switches what is `chosen` of a port; gives the port as it is then.
@@ -255,7 +251,7 @@ fn set_port_flags(
 ) -> Result<crate::l2::BridgePort, OpError> {
     let index = index_of(router, interface)?;
     for (_, _, which) in PORT_SWITCHES.into_iter().filter(|(flag, bit, _)| chosen(flag.0, *bit)) {
-        router.set_port_switch(index, which, on).map_err(|e| l2_error(&e))?;
+        router.set_port_switch(index, which, on)?;
     }
     port(router, interface)
 }
@@ -287,9 +283,9 @@ fn bits(domain: &BridgeDomain) -> u32 {
 
 fn set_mac(router: &mut Router, m: L2fibAddDel) -> Result<(), OpError> {
     let mac = MacAddr(m.mac.0);
-    router.bridge_domain(m.bd_id).map_err(|e| l2_error(&e))?;
+    router.bridge_domain(m.bd_id)?;
     if !m.is_add {
-        return router.delete_mac(m.bd_id, mac).map_err(|e| l2_error(&e));
+        return router.delete_mac(m.bd_id, mac).map_err(OpError::from);
     }
     let kind = match m.filter_mac {
         true => MacKind::Filter,
@@ -302,7 +298,7 @@ fn set_mac(router: &mut Router, m: L2fibAddDel) -> Result<(), OpError> {
             }
         }
     };
-    router.add_mac(m.bd_id, mac, kind).map_err(|e| match l2_error(&e) {
+    router.add_mac(m.bd_id, mac, kind).map_err(|e| match OpError::from(e) {
         // VPP has one code for an interface that is no port.
         error if error.code == retval::NO_MATCHING_INTERFACE => OpError { code: retval::INVALID_SW_IF_INDEX, ..error },
         error => error,

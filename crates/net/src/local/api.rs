@@ -12,7 +12,7 @@ use crate::local::reassembly::Through;
 
 pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<IpReassemblySet, IpReassemblySetReply>(set);
-    handlers.reply::<IpReassemblyGet, IpReassemblyGetReply>(|router, m| {
+    handlers.get::<IpReassemblyGet, IpReassemblyGetReply>(|router, m| {
         let family = FamilyId::from(family(m.is_ip6));
         let limits = router.reassembly_limits(family, Through::of(is_shallow(&m.r#type)));
         Ok(IpReassemblyGetReply {
@@ -25,7 +25,6 @@ pub(crate) fn add(handlers: &mut Handlers) {
             is_ip6: m.is_ip6,
         })
     });
-    handlers.reads::<IpReassemblyGet>();
     handlers.act::<IpReassemblyEnableDisable, IpReassemblyEnableDisableReply>(|router, m| {
         let interface = reference(router, &m.sw_if_index)?;
         let which = match (m.enable_ip4, m.enable_ip6) {
@@ -41,11 +40,10 @@ pub(crate) fn add(handlers: &mut Handlers) {
         perform::<SetLocal>(router, SetLocal { family: Family::Ip4, on: m.enable_ip4 })?;
         perform::<SetLocal>(router, SetLocal { family: Family::Ip6, on: m.enable_ip6 }).map(drop)
     });
-    handlers.reply::<IpLocalReassGet, IpLocalReassGetReply>(|router, _| {
+    handlers.get::<IpLocalReassGet, IpLocalReassGetReply>(|router, _| {
         let (ip4_is_enabled, ip6_is_enabled) = (router.joins_local(FamilyId::V4), router.joins_local(FamilyId::V6));
         Ok(IpLocalReassGetReply { retval: 0, ip4_is_enabled, ip6_is_enabled })
     });
-    handlers.reads::<IpLocalReassGet>();
 }
 
 fn is_shallow(kind: &IpReassType) -> bool {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, retval};
 
-use super::ops::{ChangeMroute, MroutePath, mfib_error};
+use super::ops::{ChangeMroute, MroutePath};
 use super::{Change, GroupPrefix, Mroute, PathFlags, RouteFlags, To};
 use crate::api::{ALL, Details, Handlers, family, from_union, next_hop};
 use crate::fib::ops::RouteSource;
@@ -69,7 +69,7 @@ fn change(router: &mut Router, add: bool, route: &IpMroute) -> Result<u32, OpErr
     let (group, source) = (from_union(six, &route.prefix.grp_address), from_union(six, &route.prefix.src_address));
     // With a source, any length is in order.
     let len = u8::try_from(route.prefix.grp_address_length).unwrap_or(u8::MAX);
-    let prefix = GroupPrefix::new(Some(source), group, len).map_err(|error| mfib_error(&error))?;
+    let prefix = GroupPrefix::new(Some(source), group, len)?;
     let has = |flag: Entry| route.entry_flags.0 & flag.0 != 0;
     if has(Entry::MFIB_API_ENTRY_FLAG_SIGNAL) || has(Entry::MFIB_API_ENTRY_FLAG_CONNECTED) {
         return Err(unimplemented("signals of multicast packets", "entry_flags"));
@@ -93,7 +93,7 @@ fn change(router: &mut Router, add: bool, route: &IpMroute) -> Result<u32, OpErr
             Err(error) => Err(error),
         }
     };
-    let index = index.map_err(|error| mfib_error(&error).value(prefix))?;
+    let index = index.map_err(|error| OpError::from(error).value(prefix))?;
     // What the route has become, and not what was said of it: a message can also take flags back.
     let now = router.mroutes(FamilyId::of(&group), route.table_id).find(|r| r.prefix == prefix).cloned();
     let (table, source) = (route.table_id, RouteSource::Api);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Change, GroupPrefix, MfibError, Mroute, PathFlags, RouteFlags, To};
 use crate::Router;
-use crate::fib::ops::{RouteSource, fib_error};
+use crate::fib::ops::RouteSource;
 use crate::interface::ops::resolve;
 
 /// Adds this theme's operations and commands.
@@ -141,7 +141,7 @@ fn parse(args: &mut Args<'_>) -> Result<ChangeMroute, OpError> {
         [(group, len)] => GroupPrefix::new(None, group, len),
         [(source, _), (group, len), ..] => GroupPrefix::new(Some(source), group, len),
     };
-    let route = route.map_err(|error| mfib_error(&error))?;
+    let route = route?;
     Ok(ChangeMroute { route, table, remove, replace: false, source, accept_all, drop, paths })
 }
 
@@ -184,15 +184,17 @@ fn command(request: &ChangeMroute) -> Option<String> {
 }
 
 /// An error of multicast routes as an operation's.
-pub fn mfib_error(error: &MfibError) -> OpError {
-    let (code, key) = match error {
-        MfibError::Fib(error) => return fib_error(error),
-        MfibError::Prefix | MfibError::NoGroup(_) | MfibError::Link(_) => (retval::INVALID_VALUE, "route"),
-        MfibError::Full(..) => (retval::LIMIT_EXCEEDED, "route"),
-        MfibError::NoRoute(_) => (retval::NO_SUCH_ENTRY, "route"),
-        MfibError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
-    };
-    OpError::new(code, error.to_string()).key(key)
+impl From<MfibError> for OpError {
+    fn from(error: MfibError) -> Self {
+        let (code, key) = match &error {
+            MfibError::Fib(error) => return error.clone().into(),
+            MfibError::Prefix | MfibError::NoGroup(_) | MfibError::Link(_) => (retval::INVALID_VALUE, "route"),
+            MfibError::Full(..) => (retval::LIMIT_EXCEEDED, "route"),
+            MfibError::NoRoute(_) => (retval::NO_SUCH_ENTRY, "route"),
+            MfibError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+        };
+        OpError::new(code, error.to_string()).key(key)
+    }
 }
 
 impl ChangeMroute {
@@ -226,7 +228,7 @@ impl Execute<Router> for ChangeMroute {
             let change = Change { flags: said.then_some(flags), paths, replace: self.replace, client, plugin: false };
             router.change_mroute(self.table, self.route, &change).map(drop)
         };
-        done.map_err(|error| mfib_error(&error).value(self.route))?;
+        done.map_err(|error| OpError::from(error).value(self.route))?;
         Ok(Outcome::Done(()))
     }
 }

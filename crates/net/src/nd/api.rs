@@ -11,7 +11,7 @@ use quiver_wire::Ipv6Prefix;
 use crate::api::{ALL, Clients, Details, Flow, Handlers, from_address, index_of, perform, prefix};
 pub(super) use host::tell_advert;
 
-use crate::nd::ops::{SetDad, TRANSMITS_MAX, delay_of, ra_error};
+use crate::nd::ops::{SetDad, TRANSMITS_MAX, delay_of};
 use crate::nd::{AddressState, DadConfig, INFINITE, PrefixConfig, RaConfig};
 use crate::{IfIndex, Router};
 
@@ -135,7 +135,7 @@ fn configure(router: &mut Router, m: SwInterfaceIp6ndRaConfig) -> Result<(), OpE
         let seconds = u8::try_from(m.initial_interval).map_err(|_| out_of_range("initial_interval", m.initial_interval))?;
         config.initial_interval = if m.is_no { usual.initial_interval } else { seconds };
     }
-    router.set_ra_config(index, config).map_err(|e| ra_error(&e))
+    router.set_ra_config(index, config).map_err(OpError::from)
 }
 
 fn set_prefix(router: &mut Router, m: SwInterfaceIp6ndRaPrefix) -> Result<(), OpError> {
@@ -150,7 +150,7 @@ fn set_prefix(router: &mut Router, m: SwInterfaceIp6ndRaPrefix) -> Result<(), Op
         if config.prefixes.remove(&named).is_none() {
             return Err(OpError::new(retval::INVALID_VALUE, format!("no prefix {named}")).key("prefix"));
         }
-        return router.set_ra_config(index, config).map_err(|e| ra_error(&e));
+        return router.set_ra_config(index, config).map_err(OpError::from);
     }
     let usual = PrefixConfig::default();
     let endless = m.val_lifetime == INFINITE || m.pref_lifetime == INFINITE;
@@ -166,7 +166,7 @@ fn set_prefix(router: &mut Router, m: SwInterfaceIp6ndRaPrefix) -> Result<(), Op
         },
     };
     config.prefixes.insert(named, entry);
-    router.set_ra_config(index, config).map_err(|e| ra_error(&e))
+    router.set_ra_config(index, config).map_err(OpError::from)
 }
 
 fn dump(router: &mut Router, m: SwInterfaceIp6ndRaDump, send: &mut dyn FnMut(&dyn Details)) {

@@ -15,7 +15,6 @@ use quiver_wire::Ipv6Prefix;
 use serde::{Deserialize, Serialize};
 
 pub use host::SetAutoconfig;
-pub(in crate::nd) use host::host_error;
 pub use proxy::{SetNdMirror, SetNdProxy};
 
 use crate::Router;
@@ -207,14 +206,16 @@ impl Default for Prefix {
 }
 
 /// An error of advertisements as an operation's.
-pub fn ra_error(error: &RaError) -> OpError {
-    let (code, key) = match error {
-        RaError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
-        RaError::Range { what, .. } => (retval::INVALID_VALUE, *what),
-        RaError::Lifetimes { .. } => (retval::INVALID_VALUE, "preferred"),
-        RaError::Full(_) => (retval::LIMIT_EXCEEDED, "prefix"),
-    };
-    OpError::new(code, error.to_string()).key(key)
+impl From<RaError> for OpError {
+    fn from(error: RaError) -> Self {
+        let (code, key) = match &error {
+            RaError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+            RaError::Range { what, .. } => (retval::INVALID_VALUE, *what),
+            RaError::Lifetimes { .. } => (retval::INVALID_VALUE, "preferred"),
+            RaError::Full(_) => (retval::LIMIT_EXCEEDED, "prefix"),
+        };
+        OpError::new(code, error.to_string()).key(key)
+    }
 }
 
 /// Applies an option; an option is a wish to advertise, unless it says the contrary.
@@ -255,7 +256,7 @@ impl Execute<Router> for SetNd {
         let index = resolve(router, &self.interface)?;
         let mut config = router.ra_config(index);
         apply(&mut config, &self.option, self.no)?;
-        router.set_ra_config(index, config).map_err(|e| ra_error(&e))?;
+        router.set_ra_config(index, config)?;
         Ok(Outcome::Done(()))
     }
 }

@@ -8,7 +8,6 @@ use crate::Router;
 use crate::api::{ALL, Handlers, family, from_address, index_of, is_six, neighbor, reference};
 use crate::neighbor::NeighborConfig as Config;
 use crate::neighbor::ops::arping::Arping as Ask;
-use crate::neighbor::ops::neighbor_error;
 
 pub(crate) fn add(handlers: &mut Handlers) {
     handlers.reply::<IpNeighborAddDel, IpNeighborAddDelReply>(change);
@@ -28,7 +27,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         router.set_neighbor_config(family(is_six(&m.af)), config);
         Ok(())
     });
-    handlers.reply::<IpNeighborConfigGet, IpNeighborConfigGetReply>(|router, m| {
+    handlers.get::<IpNeighborConfigGet, IpNeighborConfigGetReply>(|router, m| {
         let config = router.neighbor_config(family(is_six(&m.af)));
         let Config { limit, age, recycle, .. } = config;
         Ok(IpNeighborConfigGetReply { retval: 0, af: m.af, max_number: limit, max_age: age, recycle })
@@ -38,7 +37,6 @@ pub(crate) fn add(handlers: &mut Handlers) {
         router.flush_neighbors(family(is_six(&m.af)), interface);
         Ok(())
     });
-    handlers.reads::<IpNeighborConfigGet>();
     arpings(handlers);
 }
 
@@ -78,12 +76,12 @@ fn change(router: &mut Router, m: IpNeighborAddDel) -> Result<IpNeighborAddDelRe
     let (index, address) = (index_of(router, sw_if_index)?, from_address(ip_address));
     let has = |flag: IpNeighborFlags| flags.0 & flag.0 != 0;
     if !m.is_add {
-        router.remove_neighbor(index, address).map_err(|e| neighbor_error(&e))?;
+        router.remove_neighbor(index, address)?;
         return Ok(IpNeighborAddDelReply { retval: 0, stats_index: ALL });
     }
     let permanent = has(IpNeighborFlags::IP_API_NEIGHBOR_FLAG_STATIC);
     let no_fib_entry = has(IpNeighborFlags::IP_API_NEIGHBOR_FLAG_NO_FIB_ENTRY);
-    router.add_neighbor(index, address, MacAddr(mac_address.0), permanent, no_fib_entry).map_err(|e| neighbor_error(&e))?;
+    router.add_neighbor(index, address, MacAddr(mac_address.0), permanent, no_fib_entry)?;
     crate::api::replace::neighbor_said(router, index.0, address);
     let stats_index = router.find_adjacency(index, address).unwrap_or(ALL);
     Ok(IpNeighborAddDelReply { retval: 0, stats_index })

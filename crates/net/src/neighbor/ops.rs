@@ -14,7 +14,7 @@ use quiver_command::request::Execute;
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use crate::fib::ops::{Family, fib_error};
+use crate::fib::ops::Family;
 use crate::interface::ops::resolve;
 use crate::neighbor::{NeighborError, ProxyRange};
 use crate::{IfIndex, Router};
@@ -78,21 +78,23 @@ fn parse_neighbor(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>,
 }
 
 /// A neighbour error as an operation's error.
-pub fn neighbor_error(error: &NeighborError) -> OpError {
-    let (code, key) = match error {
-        NeighborError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
-        NeighborError::NoEntry { .. } => (retval::NO_SUCH_ENTRY, "address"),
-        NeighborError::Address(_) => (retval::INVALID_VALUE, "address"),
-        NeighborError::Mac(_) => (retval::INVALID_VALUE_2, "mac"),
-        NeighborError::Full(_) => (retval::LIMIT_EXCEEDED, "limit"),
-        NeighborError::Range(..) => (retval::INVALID_VALUE, "end"),
-        NeighborError::NoRange => (retval::NO_SUCH_ENTRY, "start"),
-        NeighborError::Fib(error) => return fib_error(error),
-    };
-    let wrapped = OpError::new(code, error.to_string()).key(key);
-    match error {
-        NeighborError::Full(_) => wrapped.remedy("see `set ip neighbor-config'"),
-        _ => wrapped,
+impl From<NeighborError> for OpError {
+    fn from(error: NeighborError) -> Self {
+        let (code, key) = match &error {
+            NeighborError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+            NeighborError::NoEntry { .. } => (retval::NO_SUCH_ENTRY, "address"),
+            NeighborError::Address(_) => (retval::INVALID_VALUE, "address"),
+            NeighborError::Mac(_) => (retval::INVALID_VALUE_2, "mac"),
+            NeighborError::Full(_) => (retval::LIMIT_EXCEEDED, "limit"),
+            NeighborError::Range(..) => (retval::INVALID_VALUE, "end"),
+            NeighborError::NoRange => (retval::NO_SUCH_ENTRY, "start"),
+            NeighborError::Fib(error) => return error.clone().into(),
+        };
+        let wrapped = OpError::new(code, error.to_string()).key(key);
+        match &error {
+            NeighborError::Full(_) => wrapped.remedy("see `set ip neighbor-config'"),
+            _ => wrapped,
+        }
     }
 }
 
@@ -154,8 +156,8 @@ impl Many {
             router.add_neighbor(self.interface, self.address, self.mac, permanent, no_fib_entry)
         };
         result.map_err(|e| match self.done {
-            0 => neighbor_error(&e),
-            n => neighbor_error(&e).remedy(format!("{n} neighbors before it were changed")),
+            0 => OpError::from(e),
+            n => OpError::from(e).remedy(format!("{n} neighbors before it were changed")),
         })?;
         self.done += 1;
         if self.done < self.request.count {
@@ -308,7 +310,7 @@ impl Execute<Router> for SetProxyRange {
         if router.route_lookup(table, start.into()).is_none() {
             return Err(OpError::new(retval::NO_SUCH_FIB, format!("Nonexistent table id {table}")).key("table-id"));
         }
-        router.set_proxy_range(ProxyRange { table, first: start, last: end }, !remove).map_err(|e| neighbor_error(&e))?;
+        router.set_proxy_range(ProxyRange { table, first: start, last: end }, !remove)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -328,7 +330,7 @@ impl Execute<Router> for SetProxyArp {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
-        router.set_proxy_arp(index, self.enable).map_err(|e| neighbor_error(&e))?;
+        router.set_proxy_arp(index, self.enable)?;
         Ok(Outcome::Done(()))
     }
 }

@@ -152,14 +152,7 @@ pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
 
 impl Router {
     fn pg(&mut self) -> &mut Pg {
-        if self.part::<Pg>().is_none() {
-            self.add_part(Pg::default());
-        }
-        match self.part_mut::<Pg>() {
-            Some(pg) => pg,
-            // Just added above.
-            None => unreachable!("the part was added"),
-        }
+        self.part_or_default()
     }
 
     /// Makes interface `pg<number>`, up to the user to bring up. Only those of Ethernet have a MAC address.

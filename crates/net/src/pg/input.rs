@@ -143,8 +143,4 @@ impl InputNode for PgInput {
         }
         Idle::Sleep { until }
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }

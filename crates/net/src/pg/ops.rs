@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Router;
 use crate::files::{Elsewhere, Files, Place, Use};
-use crate::interface::ops::{Created, DeleteInterface, interface_error, resolve};
+use crate::interface::ops::{Created, DeleteInterface, resolve};
 use crate::pg::parse::{Start, template};
 use crate::pg::{Mode, PG, PgError, Sizes, Source, StreamInfo, StreamSpec, Vary};
 
@@ -76,17 +76,19 @@ fn commands() -> Vec<Command<Router>> {
     ]
 }
 
-fn pg_error(error: &PgError) -> OpError {
-    let (code, key) = match error {
-        PgError::NoStream(_) => (retval::NO_SUCH_ENTRY, "stream"),
-        PgError::NotPg(_) => (retval::INVALID_INTERFACE, "interface"),
-        PgError::NoNode(_) => (retval::NO_SUCH_NODE, "node"),
-        PgError::NoWorker(..) => (retval::INVALID_WORKER, "worker"),
-        PgError::Empty => (retval::INVALID_VALUE, "data"),
-        PgError::Interface(error) => return interface_error(error),
-        PgError::Graph(error) => return crate::ops::graph_error(error),
-    };
-    OpError::new(code, error.to_string()).key(key)
+impl From<PgError> for OpError {
+    fn from(error: PgError) -> Self {
+        let (code, key) = match &error {
+            PgError::NoStream(_) => (retval::NO_SUCH_ENTRY, "stream"),
+            PgError::NotPg(_) => (retval::INVALID_INTERFACE, "interface"),
+            PgError::NoNode(_) => (retval::NO_SUCH_NODE, "node"),
+            PgError::NoWorker(..) => (retval::INVALID_WORKER, "worker"),
+            PgError::Empty => (retval::INVALID_VALUE, "data"),
+            PgError::Interface(error) => return error.clone().into(),
+            PgError::Graph(error) => return crate::ops::graph_error(error),
+        };
+        OpError::new(code, error.to_string()).key(key)
+    }
 }
 
 /// Makes a packet-generator interface.
@@ -144,7 +146,7 @@ impl Execute<Router> for CreatePg {
             let error = OpError::new(retval::INVALID_VALUE, "packets without Ethernet header have no MAC address").key("hw-addr");
             return Err(error.remedy("leave it out, or choose `mode ethernet'"));
         }
-        let index = router.pg_create_interface(self.number, self.mac.map(MacAddr), self.mode).map_err(|e| pg_error(&e))?;
+        let index = router.pg_create_interface(self.number, self.mac.map(MacAddr), self.mode)?;
         router.made_by(index, &self);
         Ok(Outcome::Done(Created::one(router, index)))
     }
@@ -309,7 +311,7 @@ impl Execute<Router> for SetLinkState {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
-        router.pg_set_link(index, self.up).map_err(|e| pg_error(&e))?;
+        router.pg_set_link(index, self.up)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -365,7 +367,7 @@ fn new_stream(router: &mut Router, request: &StreamRequest, node: &str, source: 
         seed: request.seed.unwrap_or(1),
         source,
     };
-    router.pg_new_stream(spec, interface, node).map_err(|e| pg_error(&e))
+    router.pg_new_stream(spec, interface, node).map_err(OpError::from)
 }
 
 /// Changes a stream.
@@ -390,7 +392,7 @@ impl Operation<Router> for ConfigureStream {
         }
         let workers = router.graph.fleet().threads().len();
         if let Some(worker) = request.worker.filter(|w| *w >= workers) {
-            return Err(pg_error(&PgError::NoWorker(worker, workers)));
+            return Err(PgError::NoWorker(worker, workers).into());
         }
         let name = request.name.clone();
         let change = |spec: &mut StreamSpec| {
@@ -405,7 +407,7 @@ impl Operation<Router> for ConfigureStream {
             spec.max_frame = request.max_frame.or(spec.max_frame);
             spec.seed = request.seed.unwrap_or(spec.seed);
         };
-        router.pg_configure(&name, change).map_err(|e| pg_error(&e))?;
+        router.pg_configure(&name, change)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -454,7 +456,7 @@ impl Execute<Router> for StreamState {
             (Action::Delete, Some(name)) => router.pg_delete_stream(name),
             (Action::Delete, None) => return Err(OpError::unspecified("which stream?").key("name")),
         };
-        result.map_err(|e| pg_error(&e))?;
+        result?;
         Ok(Outcome::Done(()))
     }
 }
@@ -479,7 +481,7 @@ impl Execute<Router> for Capture {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let interface = resolve(router, &self.interface)?;
         if self.disable {
-            let stopped = router.pg_capture_stop(interface).map_err(|e| pg_error(&e))?;
+            let stopped = router.pg_capture_stop(interface)?;
             let Some((written, missed)) = stopped else { return Ok(Outcome::Done(())) };
             return Ok(Outcome::job(Elsewhere::of(written, move |_, ()| {
                 if missed == 0 {
@@ -490,13 +492,13 @@ impl Execute<Router> for Capture {
             })));
         }
         let Some(file) = &self.file else { return Err(OpError::unspecified("which file?").key("pcap")) };
-        router.pg_expect(interface).map_err(|e| pg_error(&e))?;
+        router.pg_expect(interface)?;
         let (place, count) = (Files::place(router, file, Use::Write)?, self.count);
         let new = place.clone();
         let check = move || new.check_new().map_err(|error| new.no_capture("write", &error));
         Ok(Outcome::job(Elsewhere::new(check, move |router, ()| {
             let (name, create) = (place.path().display().to_string(), Arc::new(move || place.create_new()));
-            router.pg_capture(interface, name, create, count).map_err(|e| pg_error(&e))
+            router.pg_capture(interface, name, create, count).map_err(OpError::from)
         })))
     }
 }

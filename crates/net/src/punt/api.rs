@@ -8,7 +8,7 @@ use quiver_wire::ipv4::IpProtocol;
 
 use super::clients::{Reason, Wanted};
 use super::ops::socket::SetClient;
-use super::ops::{PuntProtocol, SetPunt, punt_error};
+use super::ops::{PuntProtocol, SetPunt};
 use super::{L4, path_to};
 use crate::api::{ALL, Details, Handlers, address, family, from_address, index_of, is_six, perform};
 use crate::fib::Path;
@@ -21,19 +21,19 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<IpPuntRedirect, IpPuntRedirectReply>(|router, m| {
         let (rx, six) = (rx(router, &m.punt.rx_sw_if_index)?, is_six(&m.punt.nh.af));
         if !m.is_add {
-            return router.remove_punt_redirect(family(six), rx).map_err(|e| punt_error(&e));
+            return router.remove_punt_redirect(family(six), rx).map_err(OpError::from);
         }
         let next_hop = Some(from_address(&m.punt.nh)).filter(|address| !address.is_unspecified());
         let path = path_to(index_of(router, &m.punt.tx_sw_if_index)?, next_hop);
-        router.set_punt_redirect(family(six), rx, vec![path]).map_err(|e| punt_error(&e))
+        router.set_punt_redirect(family(six), rx, vec![path]).map_err(OpError::from)
     });
     handlers.act::<AddDelIpPuntRedirectV2, AddDelIpPuntRedirectV2Reply>(|router, m| {
         let (rx, six) = (rx(router, &m.punt.rx_sw_if_index)?, is_six(&m.punt.af));
         if !m.is_add {
-            return router.remove_punt_redirect(family(six), rx).map_err(|e| punt_error(&e));
+            return router.remove_punt_redirect(family(six), rx).map_err(OpError::from);
         }
         let paths = m.punt.paths.iter().map(|path| decode(router, six, path)).collect::<Result<Vec<Path>, OpError>>()?;
-        router.set_punt_redirect(family(six), rx, paths).map_err(|e| punt_error(&e))
+        router.set_punt_redirect(family(six), rx, paths).map_err(OpError::from)
     });
     handlers.dump::<IpPuntRedirectDump>(|router, m, send| {
         each(router, &m.sw_if_index, m.is_ipv6, send, |rx_sw_if_index, paths| {

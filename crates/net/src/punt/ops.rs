@@ -12,7 +12,7 @@ use quiver_command::operation::{OpError, Outcome, Registry, retval};
 use quiver_command::request::Execute;
 use serde::{Deserialize, Serialize};
 
-use crate::fib::ops::{Family, fib_error};
+use crate::fib::ops::Family;
 use crate::interface::ops::resolve;
 use crate::punt::{L4, PuntError, path_to};
 use crate::{IfIndex, Router};
@@ -119,16 +119,18 @@ fn redirect_words(family: &str, SetRedirect { rx, remove, paths, .. }: &SetRedir
 }
 
 /// An error of this module as an operation's.
-pub(crate) fn punt_error(error: &PuntError) -> OpError {
-    let (code, key) = match error {
-        PuntError::NoRedirect => (retval::NO_SUCH_ENTRY, "rx"),
-        PuntError::Path(_) => (retval::INVALID_VALUE, "paths"),
-        PuntError::NoSocket => (retval::FEATURE_DISABLED, "socket"),
-        PuntError::SocketPath(_) => (retval::INVALID_VALUE, "socket"),
-        PuntError::Full(..) => (retval::LIMIT_EXCEEDED, "paths"),
-        PuntError::Fib(error) => return fib_error(error),
-    };
-    OpError::new(code, error.to_string()).key(key)
+impl From<PuntError> for OpError {
+    fn from(error: PuntError) -> Self {
+        let (code, key) = match &error {
+            PuntError::NoRedirect => (retval::NO_SUCH_ENTRY, "rx"),
+            PuntError::Path(_) => (retval::INVALID_VALUE, "paths"),
+            PuntError::NoSocket => (retval::FEATURE_DISABLED, "socket"),
+            PuntError::SocketPath(_) => (retval::INVALID_VALUE, "socket"),
+            PuntError::Full(..) => (retval::LIMIT_EXCEEDED, "paths"),
+            PuntError::Fib(error) => return error.clone().into(),
+        };
+        OpError::new(code, error.to_string()).key(key)
+    }
 }
 
 fn rx_of(router: &Router, rx: &IfRef) -> Result<Option<IfIndex>, OpError> {
@@ -141,12 +143,12 @@ impl Execute<Router> for SetRedirect {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let (family, rx) = (self.family.into(), rx_of(router, &self.rx)?);
         if self.remove {
-            router.remove_punt_redirect(family, rx).map_err(|e| punt_error(&e))?;
+            router.remove_punt_redirect(family, rx)?;
             return Ok(Outcome::Done(()));
         }
         let path = |p: &RedirectPath| Ok(path_to(resolve(router, &p.interface)?, p.next_hop));
         let paths = self.paths.iter().map(path).collect::<Result<Vec<_>, OpError>>()?;
-        router.set_punt_redirect(family, rx, paths).map_err(|e| punt_error(&e))?;
+        router.set_punt_redirect(family, rx, paths)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -158,16 +160,6 @@ quiver_command::words! {
         Udp = "udp",
         /// Segments.
         Tcp = "tcp",
-    }
-}
-
-impl PuntProtocol {
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-        }
     }
 }
 
@@ -229,7 +221,7 @@ fn parse_punt(args: &mut Args<'_>) -> Result<SetPunt, OpError> {
 }
 
 fn punt_command(SetPunt { family, protocol, port, remove }: &SetPunt) -> Option<String> {
-    let (family, protocol, del) = (family.name(), protocol.name(), if *remove { "del " } else { "" });
+    let (family, protocol, del) = (family.word(), protocol.word(), if *remove { "del " } else { "" });
     let port = port.map_or_else(|| ALL.to_owned(), |port| port.to_string());
     Some(format!("set punt {family} {protocol} {del}{port}"))
 }

@@ -15,7 +15,7 @@ use quiver_graph::topology::parse_cpu_list;
 use serde::{Deserialize, Serialize};
 
 use crate::interface::configuration::{named, numbers};
-use crate::interface::ops::{chosen, interface_error, resolve};
+use crate::interface::ops::{chosen, resolve};
 use crate::rss::{HashInput, RssConfig};
 use crate::{IfIndex, Router};
 
@@ -121,7 +121,7 @@ impl Execute<Router> for SetRss {
             workers: self.workers.iter().map(|w| usize::from(*w)).collect(),
             input: HashInput { symmetric: self.symmetric, l4: self.l4 },
         });
-        router.set_rss(index, config).map_err(|error| interface_error(&error))?;
+        router.set_rss(index, config)?;
         Ok(Outcome::Done(()))
     }
 }

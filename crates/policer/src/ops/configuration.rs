@@ -7,10 +7,10 @@ use quiver_net::Router;
 use quiver_net::ip::FamilyId;
 
 use super::{AddPolicer, ApplyPolicer, BindPolicer, DeletePolicer, SetPuntPolicer, UpdatePolicer};
-use crate::control::policers;
+use crate::control::Policers;
 
 pub(super) fn numbers(router: &Router) -> Vec<u32> {
-    policers(router).map(|state| state.entries().map(|(index, _)| index).collect()).unwrap_or_default()
+    router.state::<Policers>().map(|state| state.entries().map(|(index, _)| index).collect()).unwrap_or_default()
 }
 
 /// What others build on.
@@ -19,7 +19,7 @@ fn part(name: &str) -> String {
 }
 
 pub(super) fn policer(router: &Router, index: &u32, out: &mut Configuration<Router>) {
-    let Some(entry) = policers(router).ok().and_then(|state| state.entry(*index).ok()) else { return };
+    let Some(entry) = router.state::<Policers>().ok().and_then(|state| state.entry(*index).ok()) else { return };
     let name = || Some(entry.name.clone());
     out.push(&AddPolicer::of(entry.name.clone(), &entry.config))
         .undo(&DeletePolicer { name: name(), index: None })
@@ -32,7 +32,7 @@ pub(super) fn policer(router: &Router, index: &u32, out: &mut Configuration<Rout
 }
 
 pub(super) fn uses(router: &Router, out: &mut Configuration<Router>) {
-    let Ok(state) = policers(router) else { return };
+    let Ok(state) = router.state::<Policers>() else { return };
     let name = |index| state.entry(index).map(|entry| entry.name.clone()).unwrap_or_default();
     for (output, interface, index) in state.applied() {
         let interface = IfRef(router.interfaces.name(interface));

@@ -9,7 +9,7 @@ use quiver_net::Router;
 use serde::Serialize;
 
 use super::{AddPolicer, which};
-use crate::control::policers;
+use crate::control::Policers;
 use crate::meter;
 
 request! {
@@ -110,7 +110,7 @@ impl Execute<Router> for ShowPolicers {
 /// # Errors
 /// The plugin is off.
 pub fn shown(router: &Router, one: Option<u32>) -> Result<Shown, OpError> {
-    let state = policers(router)?;
+    let state = router.state::<Policers>()?;
     let chosen = state.entries().filter(|(index, _)| one.is_none_or(|one| one == *index));
     let info = |(index, entry): (u32, &crate::control::Entry)| {
         let [conform, exceed, violate] = state.counts(index).map(|(packets, bytes)| Count { packets, bytes });

@@ -1,9 +1,8 @@
-//! Values of arguments: actions, families.
+//! Values of arguments: actions.
 
 use quiver_command::grammar::Args;
 use quiver_command::operation::OpError;
 use quiver_command::request::{Argument, Value};
-use quiver_net::ip::FamilyId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::policer::Action;
@@ -86,30 +85,5 @@ impl<'de> Deserialize<'de> for Act {
         let text = String::deserialize(deserializer)?;
         let mut args = Args::new(&text);
         Self::read(&mut args).and_then(|value| args.finish().map(|()| value)).map_err(serde::de::Error::custom)
-    }
-}
-
-quiver_command::words! {
-    /// Whose packets are meant.
-    pub enum Family {
-        /// IPv4.
-        Ip4 = "ip4",
-        /// IPv6.
-        Ip6 = "ip6",
-    }
-}
-
-impl From<Family> for FamilyId {
-    fn from(family: Family) -> Self {
-        match family {
-            Family::Ip4 => Self::V4,
-            Family::Ip6 => Self::V6,
-        }
-    }
-}
-
-impl From<FamilyId> for Family {
-    fn from(family: FamilyId) -> Self {
-        if family == FamilyId::V4 { Self::Ip4 } else { Self::Ip6 }
     }
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use quiver_command::operation::OpError;
 use quiver_net::Router;
 
+use super::Vrrp;
 use super::follow::{follow, refresh};
-use super::with;
 use crate::machine::Kept;
 use crate::thread::{Key, Routers};
 
 /// All virtual routers that are master or backup, with advertisements received and sent.
 pub(crate) fn kept(router: &mut Router) -> Result<Vec<(Key, Kept, [u64; 2])>, OpError> {
-    with(router, |router, vrrp| {
+    router.with_state::<Vrrp, _>(|router, vrrp| {
         let owners: BTreeSet<usize> = vrrp.routers.values().map(|configured| configured.owner).collect();
         let mut all = Vec::new();
         for owner in owners {
@@ -30,7 +30,7 @@ pub(crate) fn kept(router: &mut Router) -> Result<Vec<(Key, Kept, [u64; 2])>, Op
 pub(crate) fn adopt(router: &mut Router, key: &Key, kept: Kept, counts: [u64; 2]) -> bool {
     // Its addresses may have become usable a moment ago.
     refresh(router, key);
-    let adopted = with(router, |router, vrrp| {
+    let adopted = router.with_state::<Vrrp, _>(|router, vrrp| {
         let Some(configured) = vrrp.routers.get(key) else { return Ok(None) };
         let (serial, owner, now) = (configured.serial, configured.owner, router.graph.clock().now());
         let state = vrrp.on(router, owner, move |routers| routers.adopt(serial, &kept, counts, now)).flatten();

@@ -9,12 +9,11 @@ use quiver_command::operation::{OpError, retval};
 use quiver_graph::IfIndex;
 use quiver_net::Router;
 use quiver_net::interface::L2Mode;
-use quiver_net::interface::ops::interface_error;
 use quiver_net::ip::FamilyId;
 use quiver_net::ops::graph_error;
 
 use super::follow::{follow, listen, refresh};
-use super::{ADDRESSES_MAX, Configured, PEERS_MAX, ROUTERS_MAX, Settings, TRACKED_MAX, Vrrp, is_own, unknown, with};
+use super::{ADDRESSES_MAX, Configured, PEERS_MAX, ROUTERS_MAX, Settings, TRACKED_MAX, Vrrp, is_own, unknown};
 use crate::machine::{Machine, OWNER, State};
 use crate::nodes::FEATURES;
 use crate::packet::virtual_mac;
@@ -34,7 +33,7 @@ fn in_family(family: FamilyId, addresses: &[IpAddr]) -> Result<(), OpError> {
 }
 
 fn check(router: &Router, key: &Key, settings: &Settings) -> Result<(), OpError> {
-    let interface = router.interfaces.expect(key.interface).map_err(|error| interface_error(&error))?;
+    let interface = router.interfaces.expect(key.interface)?;
     let refuse = |text: String| Err(OpError::new(retval::INVALID_INTERFACE, text).key("interface").value(&interface.name));
     if !interface.has_link_layer() || interface.mac.is_zero() {
         return refuse(format!("{} has no MAC addresses", interface.name));
@@ -74,7 +73,7 @@ fn check(router: &Router, key: &Key, settings: &Settings) -> Result<(), OpError>
         let of_another = |(other, configured): &(&Key, &Configured)| {
             *other != key && other.interface == key.interface && configured.settings.addresses.contains(address)
         };
-        if let Some((other, _)) = super::vrrp(router)?.routers().find(of_another) {
+        if let Some((other, _)) = router.state::<Vrrp>()?.routers().find(of_another) {
             return wrong(retval::ADDRESS_IN_USE, format!("virtual router {} has {address} already", other.vr_id));
         }
     }
@@ -95,12 +94,12 @@ fn switch(router: &mut Router, vrrp: &Vrrp, key: &Key) -> Result<(), OpError> {
 /// # Errors
 /// It exists, or there are too many; an interface or addresses that cannot be.
 pub fn add(router: &mut Router, key: Key, settings: Settings) -> Result<u32, OpError> {
-    if super::vrrp(router)?.routers.contains_key(&key) {
+    if router.state::<Vrrp>()?.routers.contains_key(&key) {
         let text = format!("virtual router {} is on {} already", key.vr_id, router.interfaces.name(key.interface));
         return Err(OpError::new(retval::ENTRY_ALREADY_EXISTS, text).key("vr_id").value(key.vr_id));
     }
     check(router, &key, &settings)?;
-    let id = with(router, |router, vrrp| {
+    let id = router.with_state::<Vrrp, _>(|router, vrrp| {
         if vrrp.routers.len() >= ROUTERS_MAX {
             return Err(too_many("virtual routers", ROUTERS_MAX));
         }
@@ -144,14 +143,14 @@ pub fn add(router: &mut Router, key: Key, settings: Settings) -> Result<u32, OpE
 /// # Errors
 /// There is none; addresses that cannot be.
 pub fn update(router: &mut Router, key: Key, settings: Settings) -> Result<u32, OpError> {
-    let configured = super::vrrp(router)?.routers.get(&key).ok_or_else(|| unknown(router, &key))?;
+    let configured = router.state::<Vrrp>()?.routers.get(&key).ok_or_else(|| unknown(router, &key))?;
     if let Some(dec) =
         configured.tracked.values().find(|dec| **dec >= settings.config.priority || settings.config.priority == OWNER)
     {
         return Err(tracked_too_much(*dec, settings.config.priority));
     }
     check(router, &key, &settings)?;
-    let id = with(router, |router, vrrp| {
+    let id = router.with_state::<Vrrp, _>(|router, vrrp| {
         let configured = vrrp.routers.get_mut(&key).ok_or_else(|| unknown(router, &key))?;
         configured.settings = settings.clone();
         let (serial, owner, id, now) = (configured.serial, configured.owner, configured.id, router.graph.clock().now());
@@ -176,7 +175,7 @@ pub fn update(router: &mut Router, key: Key, settings: Settings) -> Result<u32, 
 /// # Errors
 /// There is no such virtual router, or a unicast one has no peers.
 pub fn set_started(router: &mut Router, key: &Key, start: bool) -> Result<(), OpError> {
-    with(router, |router, vrrp| {
+    router.with_state::<Vrrp, _>(|router, vrrp| {
         let configured = vrrp.routers.get_mut(key).ok_or_else(|| unknown(router, key))?;
         if start && configured.settings.unicast && configured.peers.is_empty() {
             let error = OpError::new(retval::INIT_FAILED, "a unicast virtual router needs peers before it starts").key("vr_id");
@@ -205,7 +204,7 @@ pub fn set_started(router: &mut Router, key: &Key, start: bool) -> Result<(), Op
 /// # Errors
 /// There is no such virtual router.
 pub fn remove(router: &mut Router, key: &Key) -> Result<(), OpError> {
-    let configured = with(router, |router, vrrp| {
+    let configured = router.with_state::<Vrrp, _>(|router, vrrp| {
         let configured = vrrp.routers.remove(key).ok_or_else(|| unknown(router, key))?;
         router.refuse_mac(key.interface, virtual_mac(key.family, key.vr_id));
         let serial = configured.serial;
@@ -234,7 +233,7 @@ pub fn remove(router: &mut Router, key: &Key) -> Result<(), OpError> {
 /// It is none, or runs; addresses that cannot be peers.
 pub fn set_peers(router: &mut Router, key: &Key, peers: &[IpAddr]) -> Result<(), OpError> {
     in_family(key.family, peers)?;
-    let configured = super::vrrp(router)?.routers.get(key).ok_or_else(|| unknown(router, key))?;
+    let configured = router.state::<Vrrp>()?.routers.get(key).ok_or_else(|| unknown(router, key))?;
     let refuse = |code, text: &str| Err(OpError::new(code, text).key("vr_id").value(key.vr_id));
     if !configured.settings.unicast {
         return refuse(retval::INVALID_ARGUMENT, "only a unicast virtual router has peers");
@@ -257,7 +256,7 @@ pub fn set_peers(router: &mut Router, key: &Key, peers: &[IpAddr]) -> Result<(),
             }
         }
     }
-    let before = with(router, |router, vrrp| {
+    let before = router.with_state::<Vrrp, _>(|router, vrrp| {
         let configured = vrrp.routers.get_mut(key).ok_or_else(|| unknown(router, key))?;
         let before = std::mem::replace(&mut configured.peers, held.clone());
         let (serial, owner) = (configured.serial, configured.owner);
@@ -288,11 +287,11 @@ fn tracked_too_much(decrement: u8, priority: u8) -> OpError {
 /// # Errors
 /// There is no such virtual router or interface; a decrement that leaves no priority.
 pub fn set_tracked(router: &mut Router, key: &Key, interfaces: &[(IfIndex, u8)], track: bool) -> Result<(), OpError> {
-    let configured = super::vrrp(router)?.routers.get(key).ok_or_else(|| unknown(router, key))?;
+    let configured = router.state::<Vrrp>()?.routers.get(key).ok_or_else(|| unknown(router, key))?;
     let mut tracked = configured.tracked.clone();
     let priority = configured.settings.config.priority;
     for (interface, decrement) in interfaces {
-        router.interfaces.expect(*interface).map_err(|error| interface_error(&error))?;
+        router.interfaces.expect(*interface)?;
         if !track {
             if tracked.remove(interface).is_none() {
                 let text = format!("{} is not tracked", router.interfaces.name(*interface));
@@ -308,7 +307,7 @@ pub fn set_tracked(router: &mut Router, key: &Key, interfaces: &[(IfIndex, u8)],
     if tracked.len() > TRACKED_MAX {
         return Err(too_many("tracked interfaces", TRACKED_MAX));
     }
-    with(router, |router, vrrp| {
+    router.with_state::<Vrrp, _>(|router, vrrp| {
         vrrp.routers.get_mut(key).ok_or_else(|| unknown(router, key))?.tracked = tracked;
         Ok(())
     })?;
@@ -318,7 +317,7 @@ pub fn set_tracked(router: &mut Router, key: &Key, interfaces: &[(IfIndex, u8)],
 
 /// The program ends: masters say so, so that others take over at once.
 pub(super) fn stop_all(router: &mut Router) {
-    let keys: Vec<Key> = super::vrrp(router).map(|vrrp| vrrp.routers.keys().copied().collect()).unwrap_or_default();
+    let keys: Vec<Key> = router.state::<Vrrp>().map(|vrrp| vrrp.routers.keys().copied().collect()).unwrap_or_default();
     for key in &keys {
         let _ = set_started(router, key, false);
     }

@@ -12,7 +12,7 @@ use quiver_net::{IfEvent, Router};
 use quiver_wire::IpPrefix;
 use quiver_wire::ipv6::address::{is_link_local, solicited_node};
 
-use super::{Configured, change, is_own, with};
+use super::{Configured, Vrrp, change, is_own};
 use crate::machine::State;
 use crate::packet::virtual_mac;
 use crate::thread::Key;
@@ -38,7 +38,7 @@ fn source(router: &Router, key: &Key, configured: &Configured) -> Option<IpAddr>
 
 /// Tells a virtual router's thread what its interface is like now.
 pub(super) fn refresh(router: &mut Router, key: &Key) {
-    let done = with(router, |router, vrrp| {
+    let done = router.with_state::<Vrrp, _>(|router, vrrp| {
         let Some(configured) = vrrp.routers.get(key) else { return Ok(()) };
         let source = source(router, key, configured);
         let station =
@@ -69,7 +69,7 @@ pub(super) fn refresh(router: &mut Router, key: &Key) {
 
 /// Looks whether interfaces of virtual routers that cannot send have a usable address by now; whether some have to be looked at again.
 pub(crate) fn look(router: &mut Router) -> bool {
-    let Ok(vrrp) = super::vrrp(router) else { return false };
+    let Ok(vrrp) = router.state::<Vrrp>() else { return false };
     let waits = |(key, configured): &(&Key, &Configured)| {
         configured.started && configured.source.is_none() && key.family == FamilyId::V6 && router.is_running(key.interface)
     };
@@ -82,7 +82,7 @@ pub(crate) fn look(router: &mut Router) -> bool {
 
 /// Packets to the addresses of a virtual router are received here while this router is its master, and no longer after that.
 pub(crate) fn follow(router: &mut Router, key: &Key) {
-    let Ok(vrrp) = super::vrrp(router) else { return };
+    let Ok(vrrp) = router.state::<Vrrp>() else { return };
     let Some((configured, interface)) = vrrp.routers.get(key).zip(router.interfaces.get(key.interface)) else { return };
     let table = if key.family == FamilyId::V4 { interface.tables.0 } else { interface.tables.1 };
     let wanted: Vec<(u32, IpAddr)> = match configured.state {
@@ -106,7 +106,8 @@ pub(crate) fn follow(router: &mut Router, key: &Key) {
             Err(error) => tracing::warn!(target: "vrrp", "{address} is not received: {error}"),
         }
     }
-    let kept = with(router, |_, vrrp| Ok(vrrp.routers.get_mut(key).map(|configured| configured.received = received)));
+    let kept =
+        router.with_state::<Vrrp, _>(|_, vrrp| Ok(vrrp.routers.get_mut(key).map(|configured| configured.received = received)));
     debug_assert!(kept.is_ok());
 }
 
@@ -129,7 +130,7 @@ pub(super) fn give_back(router: &mut Router, key: &Key, received: &[(u32, IpAddr
 
 /// Listens to what happens to interfaces.
 pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
-    let Ok(vrrp) = super::vrrp(router) else { return };
+    let Ok(vrrp) = router.state::<Vrrp>() else { return };
     if vrrp.routers.is_empty() {
         return;
     }
@@ -149,7 +150,7 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
 /// Has an interface listen to the group of advertisements and, so that solicitations arrive, to those of the virtual addresses (RFC
 /// 9568, 6.4); a switch that snoops keeps others away.
 pub(super) fn listen(router: &mut Router, interface: IfIndex, family: FamilyId) {
-    let Ok(vrrp) = super::vrrp(router) else { return };
+    let Ok(vrrp) = router.state::<Vrrp>() else { return };
     let mut groups = BTreeSet::new();
     for (_, Configured { settings, .. }) in vrrp.routers().filter(|(key, _)| (key.interface, key.family) == (interface, family)) {
         if !settings.unicast {
@@ -166,7 +167,7 @@ pub(super) fn listen(router: &mut Router, interface: IfIndex, family: FamilyId) 
 
 /// Virtual routers that are on an interface or on its sub-interfaces, or track one of these.
 fn concerned(router: &Router, index: IfIndex) -> Vec<Key> {
-    let Ok(vrrp) = super::vrrp(router) else { return Vec::new() };
+    let Ok(vrrp) = router.state::<Vrrp>() else { return Vec::new() };
     let on = |interface: IfIndex| {
         interface == index || router.interfaces.get(interface).is_some_and(|interface| interface.parent == index)
     };
@@ -183,7 +184,9 @@ fn forget(router: &mut Router, index: IfIndex) {
             }
             continue;
         }
-        let _ = with(router, |_, vrrp| Ok(vrrp.routers.get_mut(&key).and_then(|configured| configured.tracked.remove(&index))));
+        let _ = router.with_state::<Vrrp, _>(|_, vrrp| {
+            Ok(vrrp.routers.get_mut(&key).and_then(|configured| configured.tracked.remove(&index)))
+        });
         refresh(router, &key);
     }
 }

@@ -161,11 +161,7 @@ impl<F: Family> Node for Local<F> {
                 return packet.drop(reason);
             }
             packet.set_aux(place.serial);
-            let (packet, taken) = packet.take();
-            if let Err(packet) = cx.emit_on(place.owner, TO_MACHINE, packet) {
-                cx.drop_packet(packet, Drop::Congestion);
-            }
-            return taken;
+            return cx.hand_over(place.owner, TO_MACHINE, packet, Drop::Congestion);
         }
         let discovery = match upper {
             Some((IpProtocol::ICMPV6, offset)) => packet.bytes().get(offset).copied().map(|kind| (kind, offset)),

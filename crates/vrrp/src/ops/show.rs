@@ -182,7 +182,7 @@ impl Execute<Router> for ShowRouters {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Routers>, OpError> {
         let only = self.interface.map(|interface| resolve(router, &interface)).transpose()?;
         let figures = control::figures(router)?;
-        let vrrp = control::vrrp(router)?;
+        let vrrp = router.state::<control::Vrrp>()?;
         let is = |(key, _): &(&Key, &Configured)| only.is_none_or(|only| only == key.interface);
         let of = |(key, configured): (&Key, &Configured)| Some(info(router, key, configured, figures.get(&configured.serial)?));
         let mut all: Vec<RouterInfo> = vrrp.routers().filter(is).filter_map(of).collect();

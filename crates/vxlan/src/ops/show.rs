@@ -9,7 +9,7 @@ use quiver_command::request::Execute;
 use quiver_net::{IfIndex, Router};
 use serde::Serialize;
 
-use crate::control::{Tunnel, vxlan};
+use crate::control::{Tunnel, Vxlan};
 
 request! {
     /// Shows VXLAN tunnels.
@@ -65,7 +65,7 @@ fn info(router: &Router, index: IfIndex, tunnel: &Tunnel) -> TunnelInfo {
 /// # Errors
 /// The plugin is off.
 pub fn shown(router: &Router, one: Option<IfIndex>) -> Result<Vec<TunnelInfo>, OpError> {
-    let chosen = vxlan(router)?.iter().filter(|(index, _)| one.is_none_or(|one| one == *index));
+    let chosen = router.state::<Vxlan>()?.iter().filter(|(index, _)| one.is_none_or(|one| one == *index));
     Ok(chosen.map(|(index, tunnel)| info(router, index, tunnel)).collect())
 }
 

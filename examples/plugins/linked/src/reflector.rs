@@ -10,7 +10,7 @@ use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_graph::{IfIndex, InterfaceCounters, Node, NodeCx, NodeSpec, Pkt, Verdict, drop_reasons, flags, next_nodes};
 use quiver_net::Router;
-use quiver_net::interface::ops::{interface_error, of_kind};
+use quiver_net::interface::ops::of_kind;
 use quiver_net::interface::{InterfaceKind, Kind, NewInterface, Tx};
 use quiver_wire::MacAddr;
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
@@ -73,7 +73,7 @@ impl Execute<Router> for Create {
         let mac = MacAddr::numbered(router.interfaces.end());
         let (kind, tx) = (Kind::Virtual(&REFLECTOR), Tx::Node(Box::new(node)));
         let new = NewInterface { name: self.name, kind, mac, mtu: 1500, max_frame: 9216, tx };
-        router.create_interface(new).map_err(|error| interface_error(&error))?;
+        router.create_interface(new)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -93,7 +93,7 @@ impl Execute<Router> for Delete {
         let is =
             |interface: &quiver_net::interface::Interface| (interface.kind == Kind::Virtual(&REFLECTOR)).then_some(interface.index);
         for index in of_kind(router, Some(&self.interface), REFLECTOR.called, is)? {
-            router.delete_interface(index).map_err(|error| interface_error(&error))?;
+            router.delete_interface(index)?;
         }
         Ok(Outcome::Done(()))
     }

@@ -59,7 +59,7 @@ pub(super) fn add(handlers: &mut Handlers) {
     handlers.reply(show_version);
     handlers.reply(system_time);
     handlers.reply(show_threads);
-    handlers.reply::<GetNodeIndex, GetNodeIndexReply>(|router, m| {
+    handlers.get::<GetNodeIndex, GetNodeIndexReply>(|router, m| {
         let name = m.node_name.as_str();
         let missing = || OpError::new(retval::NO_SUCH_NODE, "no such node").key("node_name").value(name);
         let node = router.graph.node(name).ok_or_else(missing)?;
@@ -92,7 +92,6 @@ pub(super) fn add(handlers: &mut Handlers) {
     handlers.reads::<ShowVersion>();
     handlers.reads::<ShowVpeSystemTime>();
     handlers.reads::<ShowThreads>();
-    handlers.reads::<GetNodeIndex>();
     handlers.reads::<WantInterfaceEvents>();
     handlers.reads::<WantIpNeighborEvents>();
     handlers.reads::<WantIpNeighborEventsV2>();

@@ -8,9 +8,9 @@ use quiver_command::operation::OpError;
 
 use crate::Router;
 use crate::api::{ALL, Flow, Handlers, address, from_address};
-use crate::fib::ops::fib_error;
 
 /// Those said since `ip_path_mtu_replace_begin`; a part of the router, there from the first beginning on.
+#[derive(Default)]
 struct Said(Option<BTreeSet<(u32, IpAddr)>>);
 
 pub(crate) fn add(handlers: &mut Handlers) {
@@ -18,7 +18,9 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let IpPathMtu { table_id, nh, path_mtu, .. } = m.pmtu;
         let next_hop = from_address(&nh);
         // 0 takes it away.
-        router.set_path_mtu(table_id, next_hop, (path_mtu != 0).then_some(path_mtu)).map_err(|e| fib_error(&e).value(next_hop))?;
+        router
+            .set_path_mtu(table_id, next_hop, (path_mtu != 0).then_some(path_mtu))
+            .map_err(|e| OpError::from(e).value(next_hop))?;
         if let Some(Said(Some(said))) = router.part_mut::<Said>() {
             said.insert((table_id, next_hop));
         }
@@ -35,10 +37,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         Flow::Done
     });
     handlers.act::<IpPathMtuReplaceBegin, IpPathMtuReplaceBeginReply>(|router, _| {
-        match router.part_mut::<Said>() {
-            Some(said) => said.0 = Some(BTreeSet::new()),
-            None => router.add_part(Said(Some(BTreeSet::new()))),
-        }
+        router.part_or_default::<Said>().0 = Some(BTreeSet::new());
         Ok(())
     });
     handlers.act::<IpPathMtuReplaceEnd, IpPathMtuReplaceEndReply>(|router, _| sweep(router));
@@ -49,7 +48,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
 fn sweep(router: &mut Router) -> Result<(), OpError> {
     let Some(kept) = router.part_mut::<Said>().and_then(|said| said.0.take()) else { return Ok(()) };
     for entry in router.path_mtus().into_iter().filter(|entry| !kept.contains(&(entry.table, entry.next_hop))) {
-        router.set_path_mtu(entry.table, entry.next_hop, None).map_err(|e| fib_error(&e))?;
+        router.set_path_mtu(entry.table, entry.next_hop, None)?;
     }
     Ok(())
 }

@@ -8,7 +8,6 @@ use quiver_command::operation::{Access, Invocation, Job, OpError, Operation, Out
 use quiver_wire::{IpPrefix, PrefixError};
 use serde::{Deserialize, Serialize};
 
-use super::fib_error;
 use super::path::{PathRequest, parse as parse_path};
 use crate::Router;
 use crate::fib::{Bulk, FibError, Path, Source};
@@ -128,11 +127,9 @@ impl Operation<Router> for ChangeRoute {
         };
         if request.count > 1 {
             if !request.remove && paths.is_empty() {
-                return Err(fib_error(&FibError::Empty));
+                return Err(FibError::Empty.into());
             }
-            let bulk = router
-                .bulk_routes(request.table, prefix.masked(), source, paths, request.count, request.remove)
-                .map_err(|e| fib_error(&e))?;
+            let bulk = router.bulk_routes(request.table, prefix.masked(), source, paths, request.count, request.remove)?;
             return Ok(Outcome::job(Many { bulk, spent: Duration::ZERO, cancelled: false }));
         }
         let result = match (request.remove, request.replace) {
@@ -143,7 +140,7 @@ impl Operation<Router> for ChangeRoute {
             (_, true) => router.replace_route(request.table, prefix, source, paths),
             _ => router.add_route(request.table, prefix, source, paths),
         };
-        result.map_err(|e| fib_error(&e).value(prefix))?;
+        result.map_err(|e| OpError::from(e).value(prefix))?;
         Ok(Outcome::Done(RouteReply { routes: 1, routes_per_second: None }))
     }
 }
@@ -168,7 +165,7 @@ impl Job<Router, RouteReply> for Many {
             }
             if let Err(error) = router.step_bulk(&mut self.bulk, SLICE) {
                 let done = self.bulk.done();
-                let error = fib_error(&error);
+                let error = OpError::from(error);
                 let error = if done == 0 { error } else { error.remedy(format!("{done} routes before it were changed")) };
                 return Step::Done(Err(error));
             }

@@ -9,7 +9,6 @@ use quiver_command::request::Execute;
 use serde::Serialize;
 
 use crate::Router;
-use crate::fib::ops::fib_error;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -33,7 +32,7 @@ impl Execute<Router> for SetPathMtu {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let SetPathMtu { next_hop, mtu, table } = self;
-        router.set_path_mtu(table, next_hop, mtu).map_err(|e| fib_error(&e).value(next_hop))?;
+        router.set_path_mtu(table, next_hop, mtu).map_err(|e| OpError::from(e).value(next_hop))?;
         Ok(Outcome::Done(()))
     }
 }

@@ -9,8 +9,8 @@ use quiver_command::operation::{Access, Invocation, Job, OpError, Operation, Out
 use quiver_wire::IpPrefix;
 use serde::{Deserialize, Serialize};
 
+use super::Family;
 use super::adjacency::bucket_in_words;
-use super::{Family, fib_error};
 use crate::Router;
 use crate::fib::{FibError, Hop, Path, ResolveVia, RouteInfo, SourceInfo, TableInfo};
 use crate::ip::FamilyId;
@@ -342,28 +342,28 @@ impl Operation<Router> for ShowRoutes {
         if let Some(id) = request.table {
             tables.retain(|t| t.id == id);
             if tables.is_empty() {
-                return Err(fib_error(&FibError::NoTable { family, id }).value(id));
+                return Err(OpError::from(FibError::NoTable { family, id }).value(id));
             }
         }
         let address = request.address.or(request.prefix.map(|p| p.addr()));
         if let Some(address) = address
             && FamilyId::of(&address) != family
         {
-            return Err(fib_error(&FibError::Family { expected: family, address }).value(address));
+            return Err(OpError::from(FibError::Family { expected: family, address }).value(address));
         }
         let mut reply = ShowRoutesReply { tables: Vec::new(), memory: request.memory };
         let whole = address.is_none() && !request.summary && !request.memory;
         for info in &tables {
             let mut table = TableReply::new(router, info);
             if request.summary {
-                table.lengths = Some(router.route_lengths(family, info.id).map_err(|e| fib_error(&e))?);
+                table.lengths = Some(router.route_lengths(family, info.id)?);
             } else if address.is_some() {
                 let found = match (request.address, request.prefix) {
                     (Some(address), _) => router.route_for(info.id, address),
                     (_, Some(prefix)) => router.route(info.id, prefix),
                     _ => Ok(None),
                 };
-                let found = found.map_err(|e| fib_error(&e))?;
+                let found = found?;
                 table.routes = Some(found.iter().map(|r| RouteText::new(router, request.family, info.fib, r, true)).collect());
             } else if whole {
                 table.routes = Some(Vec::new());

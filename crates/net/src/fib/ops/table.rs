@@ -9,7 +9,7 @@ use quiver_command::{commands, request};
 use serde::{Deserialize, Serialize};
 
 use crate::Router;
-use crate::fib::ops::{Family, fib_error};
+use crate::fib::ops::Family;
 use crate::interface::ops::resolve;
 use crate::ip::{FamilyId, FlowHash};
 
@@ -57,7 +57,7 @@ impl Execute<Router> for ChangeTable {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ChangeTableReply>, OpError> {
         let family = self.family.into();
-        let with_id = |e| fib_error(&e).value(self.id.map_or_else(|| "none".into(), |i| i.to_string()));
+        let with_id = |e| OpError::from(e).value(self.id.map_or_else(|| "none".into(), |i| i.to_string()));
         let (id, chosen) = match (self.remove, self.id) {
             (true, None) => return Err(OpError::new(retval::INVALID_ARGUMENT, "a table id is needed").key("table")),
             (true, Some(id)) => {
@@ -127,7 +127,7 @@ impl Execute<Router> for SetInterfaceTable {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
-        router.set_interface_table(index, self.family.into(), self.table).map_err(|e| fib_error(&e))?;
+        router.set_interface_table(index, self.family.into(), self.table)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -191,7 +191,7 @@ impl Execute<Router> for SetFlowHash {
                 OpError::new(retval::INVALID_ARGUMENT, "name at least one part of the packet").remedy("src dst sport dport")
             );
         }
-        router.set_flow_hash(self.family.into(), self.table, FlowHash(bits)).map_err(|e| fib_error(&e))?;
+        router.set_flow_hash(self.family.into(), self.table, FlowHash(bits))?;
         Ok(Outcome::Done(()))
     }
 }

@@ -148,7 +148,7 @@ impl Execute<Router> for ShowReassembly {
 
 impl Text for Reassemblies {
     fn text(&self, out: &mut String, _view: &View) {
-        let name = self.family.name().to_uppercase();
+        let name = self.family.word().to_uppercase();
         let rule = "---------------------";
         let _ = writeln!(out, "{rule}\n{name} reassembly status\n{rule}");
         for d in &self.datagrams {
@@ -314,7 +314,7 @@ impl Execute<Router> for ShowShallow {
 
 impl Text for ShallowReassemblies {
     fn text(&self, out: &mut String, _view: &View) {
-        let name = self.family.name().to_uppercase();
+        let name = self.family.word().to_uppercase();
         let rule = "---------------------";
         let _ = writeln!(out, "{rule}\n{name} reassembly status\n{rule}");
         for d in &self.datagrams {

@@ -7,10 +7,9 @@ use quiver_command::{commands, words};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use super::{interface_error, resolve};
+use super::resolve;
 use crate::Router;
 use crate::interface::{L2Mode, Mtu};
-use crate::ip::ops::address_error;
 use crate::ops::graph_error;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
@@ -180,7 +179,7 @@ impl Execute<Router> for SetInterface {
             Change::Mac { mac } => router.set_mac(index, MacAddr(mac)),
             Change::Promiscuous { on } => router.set_promiscuous(index, on),
             Change::DirectedBroadcast { on } => {
-                return router.set_directed_broadcast(index, on).map(Outcome::Done).map_err(|e| address_error(&e));
+                return router.set_directed_broadcast(index, on).map(Outcome::Done).map_err(OpError::from);
             }
             Change::Name { name } => router.rename(index, &name),
             Change::Tag { text } => {
@@ -202,7 +201,7 @@ impl Execute<Router> for SetInterface {
             }
             Change::Route => router.set_l2(index, L2Mode::L3),
             Change::Mtu { which, bytes } => {
-                let mtu = router.interfaces.expect(index).map_err(|e| interface_error(&e))?.mtu;
+                let mtu = router.interfaces.expect(index)?.mtu;
                 router.set_mtu(
                     index,
                     match which {
@@ -214,7 +213,7 @@ impl Execute<Router> for SetInterface {
                 )
             }
         };
-        result.map_err(|e| interface_error(&e))?;
+        result?;
         Ok(Outcome::Done(()))
     }
 }

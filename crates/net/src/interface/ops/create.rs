@@ -8,8 +8,8 @@ use quiver_graph::Port;
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
+use super::resolve;
 use super::slices::{MANY, Making, Removing};
-use super::{interface_error, resolve};
 use crate::Router;
 use crate::files::Elsewhere;
 use crate::interface::{ETHERNET_HEADER, InterfaceKind, Kind, NewInterface, SubMatch, Tx, VLAN_MAX, VlanId};
@@ -148,7 +148,7 @@ fn add_port_interface<P: Port + 'static>(
         max_frame,
         tx: Tx::Port(Box::new(port)),
     };
-    let index = router.create_interface(new).map_err(|e| interface_error(&e))?;
+    let index = router.create_interface(new)?;
     Ok(CreatedInterface { name: router.interfaces.name(index), sw_if_index: index.0 })
 }
 
@@ -170,7 +170,7 @@ impl Execute<Router> for CreateLoopback {
     type Reply = Created;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
-        let index = router.create_loopback(self.instance, self.mac.map(MacAddr)).map_err(|e| interface_error(&e))?;
+        let index = router.create_loopback(self.instance, self.mac.map(MacAddr))?;
         let instance = router.interfaces.name(index).strip_prefix("loop").and_then(|number| number.parse().ok());
         router.made_by(index, &Self { instance, ..self });
         Ok(Outcome::Done(Created::one(router, index)))
@@ -215,7 +215,7 @@ impl Execute<Router> for DeleteInterface {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
-        let interface = router.interfaces.expect(index).map_err(|e| interface_error(&e))?;
+        let interface = router.interfaces.expect(index)?;
         if interface.kind.declared().is_none_or(|kind| kind.name != self.kind) {
             let wanted = self.called.map_or_else(|| format!("of kind `{}'", self.kind), str::to_owned);
             let error = OpError::new(retval::INVALID_INTERFACE, format!("{} is not {wanted}", interface.name));
@@ -225,7 +225,7 @@ impl Execute<Router> for DeleteInterface {
         if subs.len() > MANY {
             return Ok(Outcome::job(Removing::new(index, subs)));
         }
-        router.delete_interface(index).map_err(|e| interface_error(&e))?;
+        router.delete_interface(index)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -402,7 +402,7 @@ impl Execute<Router> for CreateSub {
         if first < last {
             return Ok(Outcome::job(Making::new(parent, *first, *last, |id| Matching::Id.of(id))));
         }
-        let made = router.create_sub_interface(parent, *first, matching.of(*first)).map_err(|e| interface_error(&e))?;
+        let made = router.create_sub_interface(parent, *first, matching.of(*first))?;
         Ok(Outcome::Done(Created::one(router, made)))
     }
 }

@@ -10,7 +10,7 @@ use quiver_graph::{RxMode, thread_name};
 use serde::{Deserialize, Serialize};
 
 use crate::Router;
-use crate::interface::ops::{chosen, interface_error, resolve};
+use crate::interface::ops::{chosen, resolve};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -92,7 +92,7 @@ impl Execute<Router> for SetPlacement {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
         let thread = self.worker.map_or(0, |worker| usize::from(worker) + 1);
-        router.set_rx_placement(index, self.queue, thread).map_err(|error| interface_error(&error))?;
+        router.set_rx_placement(index, self.queue, thread)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -114,7 +114,7 @@ impl Execute<Router> for SetMode {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
-        router.set_rx_mode(index, self.queue, self.mode.into()).map_err(|error| interface_error(&error))?;
+        router.set_rx_mode(index, self.queue, self.mode.into())?;
         Ok(Outcome::Done(()))
     }
 }

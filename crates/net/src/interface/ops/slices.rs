@@ -9,7 +9,6 @@ use quiver_command::operation::{Job, OpError, Step};
 use quiver_graph::IfIndex;
 
 use super::create::Created;
-use super::interface_error;
 use crate::Router;
 use crate::interface::SubMatch;
 
@@ -40,14 +39,14 @@ impl Job<Router, ()> for Removing {
                 continue;
             }
             if let Err(error) = router.delete_interface(sub) {
-                return Step::Done(Err(interface_error(&error)));
+                return Step::Done(Err(error.into()));
             }
             router.graph.progress();
         }
         if rest > 0 {
             return Step::Again;
         }
-        Step::Done(router.delete_interface(self.index).map_err(|e| interface_error(&e)))
+        Step::Done(router.delete_interface(self.index).map_err(OpError::from))
     }
 
     fn exclusive(&self) -> bool {
@@ -85,7 +84,7 @@ impl Making {
         }
         match router.create_sub_interface(self.parent, self.next, (self.matching)(self.next)) {
             Ok(index) => self.made.push(index),
-            Err(error) => self.failed = Some(interface_error(&error)),
+            Err(error) => self.failed = Some(OpError::from(error)),
         }
         self.next += 1;
         self.failed.is_some() || self.next <= self.last

@@ -96,7 +96,7 @@ fn want(router: &mut Router, client: u32, wish: &Wish, delay: Option<u8>) -> Res
     }
     router.part_mut::<Clients>().ok_or_else(refused)?.want::<L2MacsEvent>(client, true, wish.pid);
     router.l2.events.end();
-    router.flush_macs(Flush::All).map_err(|e| super::l2_error(&e))?;
+    router.flush_macs(Flush::All)?;
     router.l2.events.begin(usize::from(wish.tens) * 10, wish.limit);
     Ok(())
 }

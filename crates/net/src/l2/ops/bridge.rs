@@ -12,7 +12,7 @@ use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::Router;
-use crate::interface::ops::{interface_error, resolve};
+use crate::interface::ops::resolve;
 use crate::l2::{BdSwitch, L2Error, PortKind, PortSwitch};
 
 /// Adds this theme's operations and commands.
@@ -24,24 +24,26 @@ pub fn register(registry: &mut Registry<Router>) {
 }
 
 /// A layer-2 error as an operation's error.
-pub fn l2_error(error: &L2Error) -> OpError {
-    let (code, key) = match error {
-        L2Error::NoDomain(_) => (retval::NO_SUCH_ENTRY, "bridge domain"),
-        L2Error::Exists(_) => (retval::BD_ALREADY_EXISTS, "bridge domain"),
-        L2Error::InUse(..) => (retval::BD_IN_USE, "bridge domain"),
-        L2Error::Range { what, .. } => (retval::INVALID_VALUE, *what),
-        L2Error::HasBvi(..) => (retval::BD_ALREADY_HAS_BVI, "interface"),
-        L2Error::NotAPort(..) => (retval::NO_MATCHING_INTERFACE, "interface"),
-        L2Error::NoEntry(..) => (retval::NO_SUCH_ENTRY, "MAC address"),
-        L2Error::NotAStation(_) => (retval::INVALID_VALUE, "MAC address"),
-        L2Error::Full(_) => (retval::LIMIT_EXCEEDED, "bridge domain"),
-        L2Error::Rewrite(_) => (retval::INVALID_VLAN_TAG_COUNT, "tag-rewrite"),
-        L2Error::Interface(error) => return interface_error(error),
-    };
-    let said = OpError::new(code, error.to_string()).key(key);
-    match error {
-        L2Error::NoDomain(id) => said.remedy(format!("`create bridge-domain {id}' makes it")),
-        _ => said,
+impl From<L2Error> for OpError {
+    fn from(error: L2Error) -> Self {
+        let (code, key) = match &error {
+            L2Error::NoDomain(_) => (retval::NO_SUCH_ENTRY, "bridge domain"),
+            L2Error::Exists(_) => (retval::BD_ALREADY_EXISTS, "bridge domain"),
+            L2Error::InUse(..) => (retval::BD_IN_USE, "bridge domain"),
+            L2Error::Range { what, .. } => (retval::INVALID_VALUE, *what),
+            L2Error::HasBvi(..) => (retval::BD_ALREADY_HAS_BVI, "interface"),
+            L2Error::NotAPort(..) => (retval::NO_MATCHING_INTERFACE, "interface"),
+            L2Error::NoEntry(..) => (retval::NO_SUCH_ENTRY, "MAC address"),
+            L2Error::NotAStation(_) => (retval::INVALID_VALUE, "MAC address"),
+            L2Error::Full(_) => (retval::LIMIT_EXCEEDED, "bridge domain"),
+            L2Error::Rewrite(_) => (retval::INVALID_VLAN_TAG_COUNT, "tag-rewrite"),
+            L2Error::Interface(error) => return error.clone().into(),
+        };
+        let said = OpError::new(code, error.to_string()).key(key);
+        match &error {
+            L2Error::NoDomain(id) => said.remedy(format!("`create bridge-domain {id}' makes it")),
+            _ => said,
+        }
     }
 }
 
@@ -97,7 +99,7 @@ impl Execute<Router> for CreateBridgeDomain {
             remove(router, id)?;
             return Ok(Outcome::Done(CreatedBridgeDomain { id, removed: true }));
         }
-        let id = router.create_bridge_domain(self.id).map_err(|e| l2_error(&e))?;
+        let id = router.create_bridge_domain(self.id)?;
         let settings = || {
             for (which, on) in [
                 (BdSwitch::Learn, self.learn),
@@ -112,15 +114,15 @@ impl Execute<Router> for CreateBridgeDomain {
             router.set_mac_age(id, self.mac_age)?;
             router.set_bridge_tag(id, self.tag)
         };
-        settings().map_err(|e| l2_error(&e))?;
+        settings()?;
         Ok(Outcome::Done(CreatedBridgeDomain { id, removed: false }))
     }
 }
 
 fn remove(router: &mut Router, id: u32) -> Result<(), OpError> {
     router.delete_bridge_domain(id).map_err(|e| match e {
-        L2Error::InUse(..) => l2_error(&e).remedy("take its ports out with `set interface l3'"),
-        e => l2_error(&e),
+        L2Error::InUse(..) => OpError::from(e).remedy("take its ports out with `set interface l3'"),
+        e => OpError::from(e),
     })
 }
 
@@ -268,7 +270,7 @@ impl Execute<Router> for SetBridgeDomain {
             BdChange::LearnLimit { limit } => router.set_learn_limit(id, limit),
             BdChange::Neighbor { ip, mac } => router.set_bridge_neighbor(id, ip, mac.map(MacAddr)),
         };
-        result.map_err(|e| l2_error(&e))?;
+        result?;
         Ok(Outcome::Done(()))
     }
 }
@@ -322,7 +324,7 @@ impl Execute<Router> for SetBridgePort {
             PortUse::Bvi => PortKind::Bvi,
             PortUse::UuFwd => PortKind::UnknownForward,
         };
-        router.set_bridge(index, self.domain, kind, self.group).map_err(|e| l2_error(&e))?;
+        router.set_bridge(index, self.domain, kind, self.group)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -339,7 +341,7 @@ impl Execute<Router> for SetDefaultLearnLimit {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        router.set_default_learn_limit(self.limit).map_err(|e| l2_error(&e))?;
+        router.set_default_learn_limit(self.limit)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -359,7 +361,7 @@ impl Execute<Router> for SetPortLearnLimit {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
-        router.set_port_learn_limit(index, self.limit).map_err(|e| l2_error(&e))?;
+        router.set_port_learn_limit(index, self.limit)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -424,7 +426,7 @@ impl Execute<Router> for SwitchPort {
             PortWhat::UuFlood => PortSwitch::UnknownFlood,
             PortWhat::ArpTerm => PortSwitch::ArpTerm,
         };
-        router.set_port_switch(index, which, self.on).map_err(|e| l2_error(&e))?;
+        router.set_port_switch(index, which, self.on)?;
         Ok(Outcome::Done(()))
     }
 }

@@ -6,7 +6,7 @@ use quiver_command::request::Execute;
 use quiver_wire::MacAddr;
 
 use crate::Router;
-use crate::interface::ops::{Created, interface_error};
+use crate::interface::ops::Created;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.declare::<CreateBvi>();
@@ -26,7 +26,7 @@ impl Execute<Router> for CreateBvi {
     type Reply = Created;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
-        let index = router.create_bvi(self.instance, self.mac.map(MacAddr)).map_err(|e| interface_error(&e))?;
+        let index = router.create_bvi(self.instance, self.mac.map(MacAddr))?;
         let instance = router.interfaces.name(index).strip_prefix("bvi").and_then(|number| number.parse().ok());
         router.made_by(index, &Self { instance, ..self });
         Ok(Outcome::Done(Created::one(router, index)))

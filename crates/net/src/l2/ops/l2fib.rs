@@ -10,7 +10,6 @@ use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::interface::ops::resolve;
-use crate::l2::ops::bridge::l2_error;
 use crate::l2::{Flush, MAC_LIMIT, MacEntry, MacKind};
 use crate::{IfIndex, Router};
 
@@ -94,7 +93,7 @@ impl Execute<Router> for AddMac {
             (Kind::Filter, Some(_)) => return Err(OpError::invalid("interface", "", "a filter has no interface")),
             (_, None) => return Err(OpError::invalid("interface", "", "an address is behind an interface")),
         };
-        router.add_mac(self.domain, MacAddr(self.mac), kind).map_err(|e| l2_error(&e))?;
+        router.add_mac(self.domain, MacAddr(self.mac), kind)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -113,7 +112,7 @@ impl Execute<Router> for DeleteMac {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        router.delete_mac(self.domain, MacAddr(self.mac)).map_err(|e| l2_error(&e))?;
+        router.delete_mac(self.domain, MacAddr(self.mac))?;
         Ok(Outcome::Done(()))
     }
 }
@@ -175,7 +174,7 @@ impl Execute<Router> for FlushMacs {
             Which::BridgeDomain(id) => Flush::Domain(id),
             Which::Interface(name) => Flush::Interface(resolve(router, &name)?),
         };
-        router.flush_macs(which).map_err(|e| l2_error(&e))?;
+        router.flush_macs(which)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -313,7 +312,7 @@ impl Execute<Router> for ShowMacs {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, MacList>, OpError> {
         if let Some(id) = self.domain {
-            router.bridge_domain(id).map_err(|e| l2_error(&e))?;
+            router.bridge_domain(id)?;
         }
         let (total, learned) = router.mac_counts();
         let wanted = |entry: &&MacEntry| {

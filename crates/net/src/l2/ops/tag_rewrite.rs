@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::Router;
 use crate::interface::VLAN_MAX;
 use crate::interface::ops::resolve;
-use crate::l2::ops::bridge::l2_error;
 use crate::l2::{Tag, TagRewrite};
 
 /// TPID of 802.1Q.
@@ -93,7 +92,7 @@ impl Execute<Router> for SetTagRewrite {
         let index = resolve(router, &self.interface)?;
         let none = self.pop == 0 && self.push.is_empty();
         let rewrite = (!none).then_some(TagRewrite { pop: self.pop, push: self.push });
-        router.set_tag_rewrite(index, rewrite).map_err(|e| l2_error(&e))?;
+        router.set_tag_rewrite(index, rewrite)?;
         Ok(Outcome::Done(()))
     }
 }

@@ -174,10 +174,6 @@ impl<T: Sends> InputNode for Sender<T> {
             due => Idle::Sleep { until: Some(due) },
         }
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 #[cfg(test)]

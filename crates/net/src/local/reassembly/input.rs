@@ -410,8 +410,4 @@ impl<F: Reassembled> InputNode for ReassemblyInput<F> {
             }
         });
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::MroutePath;
 use crate::Router;
 use crate::fib::FibError;
-use crate::fib::ops::{Family, fib_error};
+use crate::fib::ops::Family;
 use crate::ip::FamilyId;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
@@ -102,7 +102,7 @@ impl Execute<Router> for ShowMfib {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Vec<MfibTable>>, OpError> {
         let family: FamilyId = self.family.into();
         if let Some(id) = self.table {
-            router.fib_of_table(family, id).ok_or(FibError::NoTable { family, id }).map_err(|e| fib_error(&e))?;
+            router.fib_of_table(family, id).ok_or(FibError::NoTable { family, id })?;
         }
         let mut tables = Vec::new();
         for table in router.tables(family).into_iter().filter(|t| self.table.is_none_or(|id| id == t.id)) {

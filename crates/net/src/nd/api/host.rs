@@ -7,7 +7,7 @@ use crate::Router;
 use crate::api::{Clients, Flow, Handlers, index_of, perform, prefix, reference};
 use crate::nd::SolicitConfig;
 use crate::nd::host::Advert;
-use crate::nd::ops::{SetAutoconfig, SetNdMirror, SetNdProxy, host_error};
+use crate::nd::ops::{SetAutoconfig, SetNdMirror, SetNdProxy};
 
 pub(super) fn add(handlers: &mut Handlers) {
     handlers.act::<Ip6ndSendRouterSolicitation, Ip6ndSendRouterSolicitationReply>(solicit);
@@ -43,7 +43,7 @@ pub(super) fn add(handlers: &mut Handlers) {
 fn solicit(router: &mut Router, m: Ip6ndSendRouterSolicitation) -> Result<(), OpError> {
     let index = index_of(router, &m.sw_if_index)?;
     let config = SolicitConfig { initial: m.irt, most: m.mrt, count: m.mrc, duration: m.mrd };
-    router.solicit_routers(index, (!m.stop).then_some(config)).map_err(|e| host_error(&e))
+    router.solicit_routers(index, (!m.stop).then_some(config)).map_err(OpError::from)
 }
 
 /// Tells clients what a router advertises.

@@ -18,14 +18,16 @@ pub(super) fn register(registry: &mut Registry<Router>) {
 }
 
 /// An error of the host's side as an operation's.
-pub(in crate::nd) fn host_error(error: &HostError) -> OpError {
-    let code = match error {
-        HostError::NoInterface(_) => retval::INVALID_SW_IF_INDEX,
-        HostError::NoLinkLayer(_) => retval::INVALID_INTERFACE,
-        HostError::NoIp6(_) => retval::IP6_NOT_ENABLED,
-        HostError::Address(_) => retval::INVALID_VALUE,
-    };
-    OpError::new(code, error.to_string()).key("interface")
+impl From<HostError> for OpError {
+    fn from(error: HostError) -> Self {
+        let code = match &error {
+            HostError::NoInterface(_) => retval::INVALID_SW_IF_INDEX,
+            HostError::NoLinkLayer(_) => retval::INVALID_INTERFACE,
+            HostError::NoIp6(_) => retval::IP6_NOT_ENABLED,
+            HostError::Address(_) => retval::INVALID_VALUE,
+        };
+        OpError::new(code, error.to_string()).key("interface")
+    }
 }
 
 request! {
@@ -46,7 +48,7 @@ impl Execute<Router> for SetAutoconfig {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
         let config = (!self.disable).then_some(AutoconfigConfig { default_route: self.default_route });
-        router.set_autoconfig(index, config).map_err(|e| host_error(&e))?;
+        router.set_autoconfig(index, config)?;
         Ok(Outcome::Done(()))
     }
 }

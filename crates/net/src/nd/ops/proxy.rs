@@ -10,7 +10,6 @@ use quiver_command::request::Execute;
 use serde::Serialize;
 
 use crate::Router;
-use crate::fib::ops::fib_error;
 use crate::interface::ops::resolve;
 use crate::nd::ProxyError;
 
@@ -18,15 +17,17 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry.declare::<SetNdProxy>().declare::<SetNdMirror>().declare::<ShowNdProxy>();
 }
 
-fn proxy_error(error: &ProxyError) -> OpError {
-    let (code, key) = match error {
-        ProxyError::Fib(error) => return fib_error(error),
-        ProxyError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
-        ProxyError::Address(_) => (retval::INVALID_VALUE, "address"),
-        ProxyError::Elsewhere { .. } => (retval::VALUE_EXIST, "address"),
-        ProxyError::NoHost { .. } => (retval::NO_SUCH_ENTRY, "address"),
-    };
-    OpError::new(code, error.to_string()).key(key)
+impl From<ProxyError> for OpError {
+    fn from(error: ProxyError) -> Self {
+        let (code, key) = match &error {
+            ProxyError::Fib(error) => return error.clone().into(),
+            ProxyError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+            ProxyError::Address(_) => (retval::INVALID_VALUE, "address"),
+            ProxyError::Elsewhere { .. } => (retval::VALUE_EXIST, "address"),
+            ProxyError::NoHost { .. } => (retval::NO_SUCH_ENTRY, "address"),
+        };
+        OpError::new(code, error.to_string()).key(key)
+    }
 }
 
 request! {
@@ -46,7 +47,7 @@ impl Execute<Router> for SetNdProxy {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
-        router.set_nd_proxy(index, self.address, !self.remove).map_err(|e| proxy_error(&e))?;
+        router.set_nd_proxy(index, self.address, !self.remove)?;
         Ok(Outcome::Done(()))
     }
 }
@@ -66,7 +67,7 @@ impl Execute<Router> for SetNdMirror {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let index = resolve(router, &self.interface)?;
-        router.set_nd_mirror(index, self.enable).map_err(|e| proxy_error(&e))?;
+        router.set_nd_mirror(index, self.enable)?;
         Ok(Outcome::Done(()))
     }
 }

@@ -189,7 +189,7 @@ impl Text for ConfigReply {
         let Self { limit, interface_limit, age, unused, recycle, hold, request_interval, .. } = self;
         let (probe, announce) = (u8::from(self.probe), u8::from(self.announce));
         let Self { entries, pending, refused, recycled, lost, forgotten, conflicts, .. } = self;
-        let family = self.family.name();
+        let family = self.family.word();
         let _ = writeln!(out, "{family}:\n  limit:{limit}, age:{age}, recycle:{}", u8::from(*recycle));
         let _ = writeln!(out, "  interface-limit:{interface_limit}, unused:{unused}, probe:{probe}, announce:{announce}");
         let _ = writeln!(out, "  hold:{hold}, request-interval:{request_interval}");

@@ -108,7 +108,7 @@ impl Text for PuntedPorts {
     fn text(&self, out: &mut String, _view: &View) {
         for SetPunt { family, protocol, port, .. } in &self.0 {
             let port = port.map_or_else(|| ALL.to_owned(), |port| port.to_string());
-            let _ = writeln!(out, "{} {} {port}", family.name(), protocol.name());
+            let _ = writeln!(out, "{} {} {port}", family.word(), protocol.word());
         }
     }
 }

@@ -12,7 +12,7 @@ use quiver_command::{commands, request};
 use quiver_wire::ipv4::IpProtocol;
 use serde::{Deserialize, Serialize};
 
-use super::{ALL, PuntProtocol, punt_error};
+use super::{ALL, PuntProtocol};
 use crate::Router;
 use crate::fib::ops::Family;
 use crate::ip::FamilyId;
@@ -102,9 +102,9 @@ fn deregister_command(request: &SetClient) -> Option<String> {
 }
 
 fn words(request: &SetClient) -> Option<String> {
-    let family = request.family.name();
+    let family = request.family.word();
     match (request.port, request.ip_protocol, request.reason) {
-        (Some(port), None, None) => Some(format!("{family} {} {port}", request.protocol.unwrap_or(PuntProtocol::Udp).name())),
+        (Some(port), None, None) => Some(format!("{family} {} {port}", request.protocol.unwrap_or(PuntProtocol::Udp).word())),
         (None, Some(protocol), None) => Some(format!("{family} protocol {protocol}")),
         (None, None, Some(reason)) => Some(format!("reason {}", reason.text())),
         _ => None,
@@ -145,7 +145,7 @@ impl Execute<Router> for SetClient {
         let wanted = self.wanted()?;
         match &self.socket {
             _ if self.remove => router.deregister_punt_client(wanted),
-            Some(path) => router.register_punt_client(wanted, path).map_err(|error| punt_error(&error))?,
+            Some(path) => router.register_punt_client(wanted, path)?,
             None => return Err(OpError::new(retval::INVALID_VALUE, "missing the path of the socket").key("socket")),
         }
         Ok(Outcome::Done(()))

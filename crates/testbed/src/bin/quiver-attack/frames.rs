@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Plan;
 use crate::report::Outcome;
+use crate::requests::rounds;
 use crate::scene::{Mutants, PORTS, Ports};
 use crate::watch::Target;
 
@@ -94,18 +95,5 @@ fn round(outcome: &mut Outcome, target: &mut Target, seed: u64, plan: &Plan) -> 
 
 /// Plays the part.
 pub fn run(plan: &Plan) -> Outcome {
-    let mut outcome = Outcome::new("frames", false);
-    while plan.goes_on(outcome.count) && !outcome.has_enough() {
-        let seed = plan.seed.wrapping_add(outcome.rounds);
-        let mut target = match Target::start((outcome.rounds % 2) as u32) {
-            Ok(target) => target,
-            Err(error) => {
-                outcome.find(seed, error);
-                break;
-            }
-        };
-        let result = round(&mut outcome, &mut target, seed, plan);
-        outcome.end_round(seed, &mut target, result);
-    }
-    outcome
+    rounds("frames", plan, |round| (round % 2) as u32, round)
 }

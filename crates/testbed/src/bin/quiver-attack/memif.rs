@@ -10,6 +10,7 @@ use quiver_testbed::hostile::{Connection, event};
 use crate::Plan;
 use crate::frames::HELD;
 use crate::report::Outcome;
+use crate::requests::rounds;
 use crate::scene::{Mutants, PORTS, Ports};
 use crate::watch::Target;
 
@@ -112,18 +113,5 @@ fn play(outcome: &mut Outcome, target: &mut Target, seed: u64, plan: &Plan) -> R
 
 /// Plays the part.
 pub fn run(plan: &Plan) -> Outcome {
-    let mut outcome = Outcome::new("memif", false);
-    while plan.goes_on(outcome.count) && !outcome.has_enough() {
-        let seed = plan.seed.wrapping_add(outcome.rounds);
-        let mut target = match Target::start((outcome.rounds % 2) as u32) {
-            Ok(target) => target,
-            Err(error) => {
-                outcome.find(seed, error);
-                break;
-            }
-        };
-        let result = play(&mut outcome, &mut target, seed, plan);
-        outcome.end_round(seed, &mut target, result);
-    }
-    outcome
+    rounds("memif", plan, |round| (round % 2) as u32, play)
 }

@@ -1,4 +1,4 @@
-//! What the parts with requests share: rounds with a router each, slices with a client each.
+//! What parts share: rounds with a router each, slices with a client each.
 
 use crate::Plan;
 use crate::report::Outcome;
@@ -41,6 +41,27 @@ pub fn play(part: &'static str, plan: &Plan, slice: Slice) -> Outcome {
         if !outcome.finds.is_empty() && target.is_gone() {
             break;
         }
+    }
+    outcome
+}
+
+/// A part's round: report, router, seed, plan.
+type Round = fn(&mut Outcome, &mut Target, u64, &Plan) -> Result<(), String>;
+
+/// Plays rounds without requests until the plan's bound. `workers`: of the router in the round of that number.
+pub fn rounds(part: &'static str, plan: &Plan, workers: fn(u64) -> u32, round: Round) -> Outcome {
+    let mut outcome = Outcome::new(part, false);
+    while plan.goes_on(outcome.count) && !outcome.has_enough() {
+        let seed = plan.seed.wrapping_add(outcome.rounds);
+        let mut target = match Target::start(workers(outcome.rounds)) {
+            Ok(target) => target,
+            Err(error) => {
+                outcome.find(seed, error);
+                break;
+            }
+        };
+        let result = round(&mut outcome, &mut target, seed, plan);
+        outcome.end_round(seed, &mut target, result);
     }
     outcome
 }

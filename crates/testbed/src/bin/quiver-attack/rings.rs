@@ -13,6 +13,7 @@ use rustix::fd::OwnedFd;
 use crate::Plan;
 use crate::frames::HELD;
 use crate::report::Outcome;
+use crate::requests::rounds;
 use crate::rng::Rng;
 use crate::scene::Mutants;
 use crate::watch::Target;
@@ -127,18 +128,5 @@ fn play(outcome: &mut Outcome, target: &mut Target, seed: u64, plan: &Plan) -> R
 
 /// Plays the part.
 pub fn run(plan: &Plan) -> Outcome {
-    let mut outcome = Outcome::new("rings", false);
-    while plan.goes_on(outcome.count) && !outcome.has_enough() {
-        let seed = plan.seed.wrapping_add(outcome.rounds);
-        let mut target = match Target::start(1) {
-            Ok(target) => target,
-            Err(error) => {
-                outcome.find(seed, error);
-                break;
-            }
-        };
-        let result = play(&mut outcome, &mut target, seed, plan);
-        outcome.end_round(seed, &mut target, result);
-    }
-    outcome
+    rounds("rings", plan, |_| 1, play)
 }

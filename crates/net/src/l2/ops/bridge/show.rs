@@ -7,7 +7,6 @@ use quiver_command::request::Execute;
 use quiver_command::{request, words};
 use serde::Serialize;
 
-use super::l2_error;
 use crate::Router;
 use crate::l2::{BridgeDomain, PortKind};
 
@@ -286,7 +285,7 @@ impl Execute<Router> for ShowBridgeDomains {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, BridgeDomainList>, OpError> {
         let domains = match self.id {
-            Some(id) => vec![BridgeDomainInfo::of(router, router.bridge_domain(id).map_err(|e| l2_error(&e))?)],
+            Some(id) => vec![BridgeDomainInfo::of(router, router.bridge_domain(id)?)],
             None => router.bridge_domains().map(|d| BridgeDomainInfo::of(router, d)).collect(),
         };
         Ok(Outcome::Done(BridgeDomainList { domains, part: self.part }))

@@ -33,10 +33,13 @@
 //! request a client copies nothing that came from a peer of the same socket (the module `zero_copy`): the peers of that
 //! socket then see a pool of packet buffers, with whatever earlier packets *of that socket* have left there.
 //!
+//! **Lines.** What was copied for the peer is moved out of this core's own caches, where the processor can (the module `demote`).
+//!
 //! Not checked: who may connect, beyond the file permissions of the socket and the secret.
 
 mod background;
 mod connection;
+mod demote;
 mod error;
 mod event;
 #[cfg(any(fuzzing, test))]
@@ -58,6 +61,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use demote::available as demotes;
 pub use error::MemifError;
 pub use hub::{Memif, POOL_BUFFERS, SocketConfig, SocketInfo};
 pub use info::{DescriptorInfo, InterfaceInfo, RegionInfo, RingInfo};

@@ -9,7 +9,7 @@ use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
 use super::hub::Interface;
 use super::rx::{MemifRx, RxSlot};
 use super::tx::{MemifTx, TxSlots};
-use super::{FRAME_MAX, Key, Memif, Mode, Role, Shared};
+use super::{FRAME_MAX, Key, Memif, Mode, Role, Shared, demotes};
 
 /// A memif interface, on the control side. Dropping it ends the connection and removes it from its [`Memif`].
 pub struct MemifPort {
@@ -39,6 +39,11 @@ impl MemifPort {
     pub fn key(&self) -> Key {
         self.key
     }
+
+    /// The transmit queue of a thread. `demotes`: lines that were written for the peer leave the thread's caches.
+    pub(super) fn tx(&self, thread: usize, demotes: bool) -> MemifTx {
+        MemifTx::new(self.tx.clone(), self.shared.clone(), thread, demotes)
+    }
 }
 
 impl Port for MemifPort {
@@ -52,7 +57,7 @@ impl Port for MemifPort {
     }
 
     fn open_tx(&mut self, thread: usize) -> io::Result<Box<dyn TxQueue>> {
-        Ok(Box::new(MemifTx::new(self.tx.clone(), self.shared.clone(), thread)))
+        Ok(Box::new(self.tx(thread, demotes())))
     }
 
     fn link(&mut self) -> Link {

@@ -7,6 +7,7 @@ use quiver_buffer::copy_shared;
 use quiver_graph::{Shared as SharedMemory, SharedTxQueue, TxBatch, TxDrop};
 use quiver_wire::checksum;
 
+use super::demote::demote;
 use super::memory::{NEXT, Ring};
 use super::rx::PACKET_MAX;
 use super::zero_copy::{Lending, LentTx};
@@ -129,8 +130,8 @@ impl TxRing {
         Some(Room { at: self.ring.resolve(d)?, len: d.length, region: d.region })
     }
 
-    /// Sends what there is room for.
-    fn tx<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>) -> Sent {
+    /// Sends what there is room for. `demotes`: lines that were written leave our own caches.
+    fn tx<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>, demotes: bool) -> Sent {
         if let Err(reason) = self.refresh::<OWN>(batch.len()) {
             return Sent::wrong(reason);
         }
@@ -167,10 +168,17 @@ impl TxRing {
                 used += 1;
                 done += 1;
             }
+            if demotes {
+                // After the whole group, when its first stores have long reached the cache: a demotion waits for those of its line.
+                let group = done - usize::from(used)..done;
+                for (room, (_, len)) in rooms.iter().zip(group.filter_map(|i| batch.run_of(i))) {
+                    demote(room.at, len);
+                }
+            }
             self.next = self.next.wrapping_add(used);
             self.free -= used;
             if usize::from(used) < found {
-                match self.tx_odd::<OWN>(batch, done) {
+                match self.tx_odd::<OWN>(batch, done, demotes) {
                     Odd::Sent => done += 1,
                     Odd::Never(reason) => {
                         batch.refuse(done, reason);
@@ -196,7 +204,7 @@ impl TxRing {
 
     /// Sends a packet that lies in several buffers, needs several descriptors, or has an unfinished checksum.
     #[cold]
-    fn tx_odd<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>, i: usize) -> Odd {
+    fn tx_odd<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>, i: usize, demotes: bool) -> Odd {
         let packet = batch.packet(i);
         let total = packet.total_len();
         if total > PACKET_MAX {
@@ -239,6 +247,9 @@ impl TxRing {
                 // SAFETY: the vector is ours.
                 unsafe { pen.write(self.whole.as_ptr(), self.whole.len()) };
             }
+        }
+        if demotes {
+            demote(rooms[0].at, rooms[0].len as usize);
         }
         for (k, room) in rooms[..slots].iter().enumerate() {
             let flags = if k + 1 < slots { NEXT } else { 0 };
@@ -346,11 +357,13 @@ pub(super) struct MemifTx {
     slots: Arc<TxSlots>,
     shared: Arc<Shared>,
     thread: usize,
+    /// Lines that were written for the peer are demoted.
+    demotes: bool,
 }
 
 impl MemifTx {
-    pub(super) fn new(slots: Arc<TxSlots>, shared: Arc<Shared>, thread: usize) -> Self {
-        Self { slots, shared, thread }
+    pub(super) fn new(slots: Arc<TxSlots>, shared: Arc<Shared>, thread: usize, demotes: bool) -> Self {
+        Self { slots, shared, thread, demotes }
     }
 }
 
@@ -371,9 +384,10 @@ impl SharedTxQueue for MemifTx {
             ring.find_place();
         }
         let sent = match &mut ring.lent {
-            Some(lent) => lent.tx(&ring.ring, batch),
-            None if ring.own.is_some() => ring.tx::<true>(batch),
-            None => ring.tx::<false>(batch),
+            Some(lent) if self.demotes => lent.tx::<true>(&ring.ring, batch),
+            Some(lent) => lent.tx::<false>(&ring.ring, batch),
+            None if ring.own.is_some() => ring.tx::<true>(batch, self.demotes),
+            None => ring.tx::<false>(batch, self.demotes),
         };
         if let Some(reason) = sent.wrong {
             ring.broken = true;

@@ -4,6 +4,9 @@
 //! from such a peer goes back to one, on any interface of that socket, without being copied; any other packet is copied once
 //! on its way in or out, as always.
 //!
+//! What was copied for the peer is demoted (the module `demote`). A packet that is lent is not: nobody knows here whether its header was
+//! written or only read, and demoting lines that were only read makes it slower (decision 0083).
+//!
 //! Which buffer a slot holds is kept here, in private memory; of what the peer writes into a descriptor only length and flags
 //! are read, once.
 
@@ -14,6 +17,7 @@ use quiver_buffer::{HEADROOM, NO_BUFFER, Region as Buffers, SharedPool, copy_sha
 use quiver_graph::{RxBurst, Segment, Shared, TxBatch, TxDrop, prefetch};
 use quiver_wire::checksum;
 
+use super::demote::demote;
 use super::memory::{NEXT, Ring};
 use super::rx::PACKET_MAX;
 use super::tx::Sent;
@@ -280,8 +284,8 @@ impl LentTx {
         ring.size() - self.next.wrapping_sub(self.done)
     }
 
-    /// Sends what there is room for.
-    pub(super) fn tx(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>) -> Sent {
+    /// Sends what there is room for. `DEMOTES`: lines that were written leave our own caches.
+    pub(super) fn tx<const DEMOTES: bool>(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>) -> Sent {
         if let Err(reason) = self.reclaim(ring) {
             return Sent::wrong(reason);
         }
@@ -291,8 +295,8 @@ impl LentTx {
             let len = batch.run_of(i).map(|(_, len)| len);
             let sent = match len {
                 Some(_) if self.slots.lending.pool.holds(batch.buffer(i)) => self.lend(ring, batch, i),
-                Some(len) if len <= self.slots.lending.room() as usize => self.copy(ring, batch, i),
-                _ => self.copy_odd(ring, batch, i),
+                Some(len) if len <= self.slots.lending.room() as usize => self.copy::<DEMOTES>(ring, batch, i),
+                _ => self.copy_odd::<DEMOTES>(ring, batch, i),
             };
             if !sent {
                 break;
@@ -329,12 +333,15 @@ impl LentTx {
 
     /// Copies a packet from the router's own memory.
     #[inline(always)]
-    fn copy(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
+    fn copy<const DEMOTES: bool>(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
         let Some(buffer) = self.slots.fresh() else { return false };
         let len = batch.run_of(i).map_or(0, |(first, len)| {
             // SAFETY: the buffer was just taken and lies in its area (R2) with room for `len` bytes, as the caller has checked; the
             // packet lies in other buffers of the router's, to which only a peer may write meanwhile.
             unsafe { copy_shared(self.slots.lending.data(buffer), first, len) };
+            if DEMOTES {
+                demote(self.slots.lending.data(buffer), len);
+            }
             len
         });
         self.show(ring, buffer, HEADROOM as u32, len as u32, 0);
@@ -343,7 +350,7 @@ impl LentTx {
 
     /// Copies a packet that lies in several buffers, needs several, or has an unfinished checksum. `false`: no room now.
     #[cold]
-    fn copy_odd(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
+    fn copy_odd<const DEMOTES: bool>(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
         let packet = batch.packet(i);
         let total = packet.total_len();
         let room = self.slots.lending.room() as usize;
@@ -373,6 +380,9 @@ impl LentTx {
         for (k, (buffer, piece)) in buffers.into_iter().zip(whole.chunks(room)).enumerate() {
             // SAFETY: as in `copy`: a piece is at most the room of a buffer.
             unsafe { copy_shared(self.slots.lending.data(buffer), piece.as_ptr(), piece.len()) };
+            if DEMOTES && k == 0 {
+                demote(self.slots.lending.data(buffer), piece.len());
+            }
             self.show(ring, buffer, HEADROOM as u32, piece.len() as u32, if k + 1 < slots { NEXT } else { 0 });
         }
         self.whole = whole;

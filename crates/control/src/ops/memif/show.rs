@@ -6,7 +6,7 @@ use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
-use quiver_drivers::memif::{DescriptorInfo, InterfaceInfo, Limits, Memif, Mode, RingInfo, Role};
+use quiver_drivers::memif::{DescriptorInfo, InterfaceInfo, Limits, Memif, Mode, RingInfo, Role, demotes};
 use quiver_net::Router;
 use quiver_net::interface::ops::resolve;
 use serde::Serialize;
@@ -222,6 +222,8 @@ pub struct MemifList {
     pub sockets: Vec<SocketRow>,
     /// Interfaces.
     pub interfaces: Vec<MemifRow>,
+    /// Whether lines that were written for a peer are moved to the cache that all cores share: the processor has `cldemote`.
+    pub demotes: bool,
 }
 
 impl Text for MemifList {
@@ -243,6 +245,7 @@ impl Text for MemifList {
                     let _ = writeln!(out, "      takes no clients: {reason}");
                 }
             }
+            let _ = writeln!(out, "  lines written for peers are demoted: {}", if self.demotes { "yes" } else { "no" });
             out.push('\n');
         }
         for interface in &self.interfaces {
@@ -280,6 +283,6 @@ impl Execute<Router> for ShowMemif {
             unfinished: s.unfinished,
         };
         let sockets = if wanted.is_empty() { memif.sockets().into_iter().map(socket).collect() } else { Vec::new() };
-        Ok(Outcome::Done(MemifList { sockets, interfaces }))
+        Ok(Outcome::Done(MemifList { sockets, interfaces, demotes: demotes() }))
     }
 }

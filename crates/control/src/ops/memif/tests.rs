@@ -109,6 +109,34 @@ fn what_is_made_is_shown_and_can_be_removed() {
 }
 
 #[test]
+fn whether_lines_are_demoted_is_shown() {
+    use super::show::MemifList;
+    use quiver_command::operation::{Text, View};
+    let mut h = Harness::new();
+    run(&mut h.router, "create memif socket id 1 filename /nowhere/demoted");
+    let line = |demotes| format!("\n  lines written for peers are demoted: {}\n", if demotes { "yes" } else { "no" });
+    let shown = run(&mut h.router, "show memif");
+    assert!(shown.contains(&line(quiver_drivers::memif::demotes())), "{shown}");
+    for demotes in [false, true] {
+        let socket = super::show::SocketRow {
+            id: 0,
+            listener: false,
+            filename: "/nowhere".to_owned(),
+            max_memory: 1 << 28,
+            max_regions: 16,
+            unsealed: false,
+            paused: None,
+            unfinished: 0,
+        };
+        let list = MemifList { sockets: vec![socket], interfaces: Vec::new(), demotes };
+        let mut text = String::new();
+        list.text(&mut text, &View::TEXT);
+        assert!(text.contains(&line(demotes)), "{text}");
+        assert_eq!(serde_json::to_value(&list).unwrap()["demotes"], demotes);
+    }
+}
+
+#[test]
 fn what_a_peer_may_have_mapped_is_a_setting_of_the_socket() {
     let mut h = Harness::new();
     run(&mut h.router, "create memif socket id 1 filename /nowhere/limits max-memory 1G max-regions 40");

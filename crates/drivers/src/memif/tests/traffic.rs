@@ -218,3 +218,22 @@ fn a_client_finds_a_server_that_comes_late_and_a_server_replaces_a_dead_ones_fil
     connect(&mut s, &mut c);
     exchange(&mut s, &mut c, 2, 8, |_| 60);
 }
+
+#[test]
+fn frames_whose_lines_are_demoted_are_the_same() {
+    for client in [MemifConfig { buffer_size: 256, ..client() }, MemifConfig { zero_copy: true, ..client() }] {
+        let folder = Folder::new();
+        let mut s = End::demoting(&folder, server());
+        let mut c = End::demoting(&folder, MemifConfig { ring_size: 128, ..client });
+        connect(&mut s, &mut c);
+        // Whole groups and parts of them, and frames that no single buffer holds.
+        for burst in [1, 31, 32, 33, 100] {
+            exchange(&mut s, &mut c, 10, burst, |n| 1 + n % 250);
+        }
+        exchange(&mut s, &mut c, 20, 3, |n| if n % 3 == 1 { 9216 } else { 60 + n % 5 });
+        for end in [&mut s, &mut c] {
+            assert_eq!((end.counter("rx-error"), end.counter("tx-error"), end.counter("drops")), (0, 0, 0));
+            end.assert_pool_is_whole();
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Tagged frames: which sub-interface do they belong to?
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
 use quiver_graph::{ArcPoint, IfIndex, InterfaceCounters, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, flags, next_nodes};
@@ -50,18 +51,52 @@ const ANY: u16 = 0xffff;
 /// Bytes of a tag.
 const TAG: usize = 4;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Key {
-    parent: IfIndex,
-    dot1ad: bool,
-    outer: u16,
-    inner: Option<u16>,
-}
+/// A parent and tags in one word: 32 bits of the parent's number, then 13 of the outer id, 14 of the inner one, and whether the outer tag is
+/// dot1ad.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Key(u64);
 
 impl Key {
+    #[inline(always)]
+    fn new(parent: IfIndex, dot1ad: bool, outer: u16, inner: Option<u16>) -> Self {
+        // An id has 12 bits; `ANY` and "no tag" are values beyond them.
+        let inner = inner.map_or(0x2000, |inner| u64::from(inner) & 0x1fff);
+        let outer = u64::from(outer) & 0x1fff;
+        Self(u64::from(parent.0) << 32 | outer << 15 | inner << 1 | u64::from(dot1ad))
+    }
+
     /// The part of the table that it is in; by ids, so that those of one parent are spread evenly.
-    fn shard(&self) -> usize {
-        usize::from(self.outer ^ self.inner.unwrap_or(0)) % SHARDS
+    #[inline(always)]
+    fn shard(self) -> usize {
+        (self.0 >> 15 ^ self.0 >> 1) as usize % SHARDS
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.0);
+    }
+}
+
+/// Spreads keys by one multiplication. Nobody but the operator chooses them, so they need no hash that withstands chosen ones, and each
+/// tagged frame asks for one.
+#[derive(Clone, Copy, Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline(always)]
+    fn write_u64(&mut self, word: u64) {
+        // 2^64 by the golden ratio; the table looks at the highest and the lowest bits.
+        let product = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -76,7 +111,7 @@ pub struct VlanTable {
     untagged: Chunks<Option<IfIndex>>,
 }
 
-type Shard = HashMap<Key, (IfIndex, bool)>;
+type Shard = HashMap<Key, (IfIndex, bool), BuildHasherDefault<Spread>>;
 
 impl VlanTable {
     /// Says to which sub-interface tags belong; to none any more.
@@ -89,7 +124,7 @@ impl VlanTable {
             SubMatch::Default => *self.default.get_mut(parent.0 as usize) = index,
             SubMatch::Untagged => *self.untagged.get_mut(parent.0 as usize) = index,
             SubMatch::Tagged { dot1ad, outer, inner, exact } => {
-                let key = Key { parent, dot1ad: *dot1ad, outer: id(outer), inner: inner.as_ref().map(id) };
+                let key = Key::new(parent, *dot1ad, id(outer), inner.as_ref().map(id));
                 let shard = Arc::make_mut(self.tagged.get_mut(key.shard()).get_or_insert_default());
                 match index {
                     Some(index) => drop(shard.insert(key, (index, *exact))),
@@ -105,7 +140,7 @@ impl VlanTable {
         let Some((tpid, outer)) = tags.first() else { return *self.untagged.get(parent.0 as usize)? };
         let dot1ad = *tpid != EtherType::VLAN.0;
         let get = |outer, inner| {
-            let key = Key { parent, dot1ad, outer, inner };
+            let key = Key::new(parent, dot1ad, outer, inner);
             self.tagged.get(key.shard())?.as_ref()?.get(&key)
         };
         if let Some((_, inner)) = tags.get(1) {
@@ -230,6 +265,44 @@ impl Node for EthernetVlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_as_many_as_what_they_are_made_of() {
+        use std::collections::HashSet;
+        let ids = [0, 1, 2, 127, 128, 4094, 4095, ANY];
+        let mut keys = HashSet::new();
+        let mut made = 0;
+        for parent in [IfIndex(0), IfIndex(1), IfIndex(u32::MAX)] {
+            for (dot1ad, outer) in ids.iter().flat_map(|id| [(false, *id), (true, *id)]) {
+                for inner in ids.iter().map(|id| Some(*id)).chain([None]) {
+                    let key = Key::new(parent, dot1ad, outer, inner);
+                    assert!(key.shard() < SHARDS);
+                    keys.insert(key);
+                    made += 1;
+                }
+            }
+        }
+        assert_eq!(keys.len(), made);
+    }
+
+    #[test]
+    fn the_ids_of_a_parent_are_spread_over_the_parts_and_within_them() {
+        // hashbrown looks at the highest 7 bits for what to compare, and at the lowest for where.
+        let hash = |key: Key| {
+            let mut hasher = Spread::default();
+            key.hash(&mut hasher);
+            hasher.finish()
+        };
+        let keys: Vec<Key> = (0..4096).map(|id| Key::new(IfIndex(3), false, id, None)).collect();
+        let mut parts = vec![0; SHARDS];
+        keys.iter().for_each(|key| parts[key.shard()] += 1);
+        assert!(parts.iter().all(|part| *part == 4096 / SHARDS), "{parts:?}");
+        let mut places = vec![0; 64];
+        keys.iter().for_each(|key| places[(hash(*key) % 64) as usize] += 1);
+        assert!(places.iter().all(|place| *place < 2 * 4096 / 64), "{places:?}");
+        let marks: std::collections::HashSet<u64> = keys.iter().map(|key| hash(*key) >> 57).collect();
+        assert!(marks.len() > 100, "{}", marks.len());
+    }
 
     fn tagged(dot1ad: bool, outer: VlanId, inner: Option<VlanId>, exact: bool) -> SubMatch {
         SubMatch::Tagged { dot1ad, outer, inner, exact }

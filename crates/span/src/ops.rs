@@ -53,7 +53,7 @@ request! {
         /// Where copies leave.
         pub destination: Option<IfRef> = "destination <if>",
         /// Frames that come in, that leave, or both.
-        pub state: Direction = "both|rx|tx" default(Direction::Both),
+        pub state: Direction = "rx|tx|both" default(Direction::Both),
     }
 }
 

@@ -65,7 +65,7 @@ impl<C: 'static> Invocation<C> {
 
     /// The request as JSON, as a JSON client would send it.
     pub fn request_json(&self) -> Result<Value, OpError> {
-        of_text(&*self.0.request_raw()?)
+        of_text(&self.0.request_raw()?)
     }
 
     /// The operation and its request, to be run again.
@@ -95,7 +95,7 @@ fn not_json(error: serde_json::Error) -> OpError {
 /// # Errors
 /// It cannot be JSON.
 pub fn json_of<R: serde::Serialize>(request: &R) -> Result<Value, OpError> {
-    of_text(&*to_raw_value(request).map_err(not_json)?)
+    of_text(&to_raw_value(request).map_err(not_json)?)
 }
 
 fn of_text(text: &RawValue) -> Result<Value, OpError> {

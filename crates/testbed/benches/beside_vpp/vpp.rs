@@ -36,12 +36,13 @@ impl Vpp {
         let folder = std::env::temp_dir().join(format!("quiver-vpp-{id}"));
         fs::create_dir_all(&folder)?;
         let at = folder.display();
-        let plugins = std::env::var("QUIVER_VPP_PLUGINS").map(|path| format!("path {path}")).unwrap_or_default();
+        // An empty section is an error of VPP's.
+        let plugins = std::env::var("QUIVER_VPP_PLUGINS").map(|path| format!("plugins {{ path {path} }}\n")).unwrap_or_default();
         fs::write(
             folder.join("startup.conf"),
             format!(
                 "unix {{ nodaemon nosyslog runtime-dir {at} cli-listen {at}/cli.sock }}\n\
-                 cpu {{ main-core {processor} }}\nmemory {{ main-heap-size 4G }}\nplugins {{ {plugins} }}\n\
+                 cpu {{ main-core {processor} }}\nmemory {{ main-heap-size 4G }}\n{plugins}\
                  api-segment {{ prefix quiver-vpp-{id} }}\nstatseg {{ socket-name {at}/stats.sock size 512M }}\n"
             ),
         )?;

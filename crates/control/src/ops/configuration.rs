@@ -147,7 +147,7 @@ pub(super) fn checkpoint(router: &Router, forget: bool) -> Result<Checkpoint, Op
     }))
 }
 
-/// Waits until the disk has what the journal was told; others may run meanwhile.
+/// Waits until the journal is on the disk. Other operations may run while it waits.
 struct Stored {
     journal: Rc<Journal>,
     sequence: u64,

@@ -1,4 +1,4 @@
-//! A router under measurement, either of the two, told and asked by the same commands in the same words.
+//! The router that is measured, VPP or Quiver. Both get the same commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};

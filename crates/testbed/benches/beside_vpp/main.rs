@@ -3,8 +3,8 @@
 //! `cargo bench -p quiver-testbed --bench beside_vpp [-- SECONDS [ROUNDS [NAME…]]]`
 //!
 //! Each case is a list of commands that both understand, and a capture that the packet generator of each sends from memory as fast as it can. A
-//! router has one thread, on processor 0, and a host of its own. Once all frames have been sent some times, clocks are taken for so many
-//! seconds (3): what `show runtime` has for the nodes from `ethernet-input` to the output, without generator and device. Rounds (3) begin
+//! router has one thread, on processor 0, and a host of its own. It warms up until all frames have passed some times. Then clocks are counted for
+//! SECONDS (3): what `show runtime` has for the nodes from `ethernet-input` to the output, without generator and device. Rounds (3) begin
 //! with VPP and with Quiver in turns, and the ratio is of the two runs of a round. A NAME measures only cases that begin so.
 //!
 //! A run fails, and the bench with it, where packets are lost, come out with another length, or do not pass the nodes and sessions that

@@ -13,7 +13,7 @@ use crate::Outcome;
 /// How long its command socket may take.
 const START_BOUND: Duration = Duration::from_secs(60);
 
-/// A running VPP with a folder of its own; both are gone when it is dropped.
+/// A running VPP and its folder. Dropping it ends VPP and removes the folder.
 pub struct Vpp {
     guard: Guard,
     folder: PathBuf,

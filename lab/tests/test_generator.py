@@ -45,8 +45,18 @@ pg1                               2      up          9000/0/0/0     tx packets  
 """
 
 
-def test_packets_are_read_by_interface() -> None:
-    assert generator.packets(SHOWN.format(rx=10, tx=12)) == {"pg0": {"rx": 10, "tx": 2}, "pg1": {"tx": 12}}
+STREAMS = """\
+Name               Enabled        Count     Parameters
+"""
+
+
+def test_what_left_is_read_by_interface_and_what_was_sent_by_stream() -> None:
+    assert generator.left(SHOWN.format(rx=10, tx=12)) == {"pg0": 2, "pg1": 12}
+    text = STREAMS + (
+        "d0w0                 Yes           4711       limit 1000000000000000, rate 1.00e4 pps, size 60-60, \n"
+        "d0w1                  No      1234567890123456limit 1000000000000000, rate 1.00e4 pps, size 60-60, \n"
+    )
+    assert generator.generated(text) == {"d0w0": 4711, "d0w1": 1234567890123456}
 
 
 class Router:
@@ -56,7 +66,8 @@ class Router:
         self.capacity, self.lost = capacity, lost
         self.now = self.began = 0.0
         self.rates: dict[str, int] = {}
-        self.sent = self.left = 0
+        self.sent: dict[str, int] = {}
+        self.left = 0
         self.said: list[str] = []
 
     def ask(self, line: str) -> str:
@@ -71,9 +82,13 @@ class Router:
                 self.began = self.now
             case ["packet-generator", "disable-stream"]:
                 more = round(min(self.capacity, sum(self.rates.values())) * (self.now - self.began))
-                self.sent += more
-                self.left += more - self.lost
-        return SHOWN.format(rx=self.sent, tx=self.left) if line == "show interface" else ""
+                each = more // len(self.rates)
+                self.sent = dict.fromkeys(self.rates, each)
+                self.left += each * len(self.rates) - self.lost
+        if line == "show packet-generator":
+            return STREAMS + "".join(f"{name} No {n} limit 1, \n" for name, n in self.sent.items())
+        # A vector more was made than sent.
+        return SHOWN.format(rx=sum(self.sent.values()) + 256, tx=self.left) if line == "show interface" else ""
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -117,7 +132,9 @@ def test_a_search_finds_the_rate_that_the_router_has() -> None:
         ({"operation": ["nat"]}, "no streams of the packet generator for nat"),
         ({"workers": [3]}, "3 workers beside a packet generator: dut_cores and tester_core give 2 cores"),
         ({"workers": [0]}, "0 workers beside a packet generator"),
-        ({"placement": ["2-cores"]}, "a packet generator has no placements"),
+        ({"placement": ["2-threads-of-one-core"], "workers": [2]}, "which cores are threads of one is not told"),
+        ({"placement": ["2-cores"], "workers": [2]}, None),
+        ({"placement": ["main+1-worker"]}, None),
         ({"procedure": {"kind": "pdv", "rate": "10kpps", "duration_s": 2}}, "carry no time and no connections: no 'pdv'"),
         ({}, None),
         ({"workers": [2], "operation": ["bidirectional"], "ip": [6], "frame_bytes": [84]}, None),
@@ -158,13 +175,51 @@ def test_an_idle_testers_core_does_not_disturb() -> None:
     assert noise.of_tester(trial, NoiseRule()) == []
 
 
-def test_figure_5_of_the_paper_has_vectors_without_a_tester() -> None:
+@pytest.mark.parametrize(
+    ("placement", "workers", "alone", "found"),
+    [
+        ("", 1, False, generator.Threads(1, (1,))),
+        ("", 1, True, generator.Threads(1, ())),
+        ("single-core", 1, True, generator.Threads(1, ())),
+        ("main+1-worker", 1, False, generator.Threads(0, (1,))),
+        ("main+1-worker", 1, True, generator.Threads(0, (1,))),
+        ("2-cores", 2, False, generator.Threads(1, (1, 0))),
+    ],
+)
+def test_threads_stand_where_the_placement_says(placement: str, workers: int, alone: bool, found: generator.Threads) -> None:
+    c, cell = of(placement=[placement], workers=[workers])
+    threads = generator.threads(c, cell, alone=alone)
+    assert threads == found
+    assert generator.cores(c, cell) == found.cores[:workers]
+
+
+def test_a_main_thread_that_needs_a_core_of_its_own_is_no_workers_neighbour() -> None:
+    c, cell = of(workers=[2])
+    assert "2 workers and a main thread that has a core to itself" in str(generator.threads(c, cell, alone=True))
+    more, cell = of(workers=[2], bed={"kind": "local", "dut_cores": [1, 2]})
+    assert generator.threads(more, cell, alone=True) == generator.Threads(0, (1, 2))
+    text = generator.start_text(generator.Threads(0, (1, 2)), Path("/x"))
+    assert "cpu { main-core 0 corelist-workers 1,2 }" in text
+    assert "cpu { main-core 1 workers 2 }" in generator.start_text(generator.Threads(1, (1, 0)), Path("/x"))
+    assert "cpu { main-core 1 }" in generator.start_text(generator.Threads(1, ()), Path("/x"))
+
+
+def test_the_paper_has_vectors_loops_patterns_and_placements_without_a_tester() -> None:
     c = campaign.parse(paper(LINGUAGLOSSA2019, Options()))
     cells = [cell for cell in c.cells() if cell.link == "pg"]
     keys = [LINGUAGLOSSA2019.keys(cell, c) for cell in cells]
-    assert sorted({k["share_percent"] for k in keys}, key=int) == ["10", "25", "50", "75", "100"]
-    assert {k["operation"] for k in keys} == {"xc", "ip4"}
-    assert [generator.absent(c, cell) for cell in cells] == [None] * len(cells)
+
+    def told(key: str, procedure: str = "generated-most") -> set[str]:
+        return {k[key] for k, cell in zip(keys, cells, strict=True) if cell.procedure.startswith(procedure)}
+
+    assert sorted({k.get("share_percent", "0") for k in keys}, key=int) == ["0", "10", "25", "50", "75", "100"]
+    assert told("operation", "generated-1") == {"xc", "ip4"}
+    assert told("vector_size") == {str(4 << n) for n in range(9)}
+    assert told("multi_loop") == {"own", "1", "4"}
+    assert told("pattern") == {"static", "round-robin", "uniform"}
+    assert {generator.absent(c, cell) for cell in cells} == {None, "which cores are threads of one is not told by testbed.dut_cores"}
+    # What a sentence compares stands in one cell only.
+    assert len({tuple(k.items()) for k in keys}) == len(keys)
 
 
 @pytest.mark.parametrize(

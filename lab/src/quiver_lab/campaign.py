@@ -361,6 +361,8 @@ class Campaign(_Strict):
     """Allows shorter trials than the RFCs; every result says so."""
     reproduces: Literal["", "slavik2025", "kosak2025", "linguaglossa2019"] = ""
     """Which paper's campaign this is."""
+    control: str = ""
+    """The device that takes the place of the paper's beside the candidate: what it does not show either, the machine hides."""
     scale: RateScale = RateScale()
     testbed: Testbed = Testbed()
     line_rate: str = "10Gbps"

@@ -198,6 +198,9 @@ def reproduce(
     dut_cores: Annotated[str, typer.Option(help="cores of the device, the main thread's first")] = "1",
     sender: Annotated[str, typer.Option(help="the tester's ports on veth: af-packet or xdp")] = "xdp",
     candidate: Annotated[str, typer.Option(help="device that takes the place of the paper's")] = "quiver",
+    control: Annotated[
+        str, typer.Option(help="one that takes it beside the candidate, such as fdio-vpp: the positive control")
+    ] = "",
     bench: Annotated[Path | None, typer.Option(help="figures of scripts/bench; else the checkout's docs/figures")] = None,
     testbed: Annotated[
         Path | None, typer.Option("--testbed", help="two hosts with wires between them (YAML), in place of this machine")
@@ -211,10 +214,12 @@ def reproduce(
         cores = tuple(int(n) for n in dut_cores.split(","))
     except ValueError:
         raise ValueError(f"--dut-cores '{dut_cores}': numbers with commas between") from None
+    if control in (candidate, "linux"):
+        raise ValueError(f"--control {control} is measured already: name another device, such as fdio-vpp")
     where = place.of(testbed)
     options = where.options(
         Options(
-            quick=quick, candidate=candidate, tester_core=tester_core, dut_cores=cores, sender=sender,
+            quick=quick, candidate=candidate, control=control, tester_core=tester_core, dut_cores=cores, sender=sender,
             meter=place.parse_meter(meter),
             perf=not hardware.lacking(),
         )

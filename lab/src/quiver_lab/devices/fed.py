@@ -36,6 +36,8 @@ def absent(campaign: Campaign, cell: Cell) -> str | None:
     """What live frames cannot do."""
     if cell.dut != "linux":
         return "live frames are handed to the kernel as it comes: 'linux'"
+    if cell.placement:
+        return "the kernel has no main thread to place"
     if reason := generator.absent(campaign, cell):
         return reason
     if cell.operation != "one-way" or cell.ip != 4:

@@ -1,6 +1,6 @@
-"""``link: pg``: Quiver's own packet generator as source and sink, with no tester and no ports that could be the limit.
+"""``link: pg``: a router's own packet generator as source and sink, with no tester and no ports that could be the limit.
 
-The streams run on the workers that forward them, one a worker and direction; what leaves is counted and dropped. A generator
+Quiver and VPP have the same commands for it. The streams run on the workers that forward them, one a worker and direction; what leaves is counted and dropped. A generator
 that is asked for more than its worker can forward sends less (*unsent*): that is the device's limit, not a tester's. Its own
 work is in the rate, and beside the graph's in the clocks (``pg-input``).
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Campaign, Cell
-from quiver_lab.commands import LocalHost, wait_for
+from quiver_lab.commands import Host, LocalHost, wait_for
 from quiver_lab.devices.base import DeviceError, cores_of
 from quiver_lab.measurer import Step
 from quiver_lab.procedures.runs import GENERATOR
@@ -28,11 +28,60 @@ MACS = ("02:00:00:00:02:01", "02:00:00:00:02:02")
 OPERATIONS = ("one-way", "bidirectional", "cross-connect")
 KINDS = ("throughput", "mlrsearch", "loss-rate", "fixed-rate", "r-plus", "soak")
 """Procedures that ask for rates: frames of the generator carry no time."""
+ENDLESS = 10**15
+"""Frames of a stream: more than any trial sends. VPP's streams must have an end, and begin to count anew with each trial."""
 EXACT = 200
 """To one in so many a rate is known: the clock stands between the commands that start and end the streams."""
 
 
-def absent(campaign: Campaign, cell: Cell) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """On which cores a router's threads run."""
+
+    main: int
+    workers: tuple[int, ...]
+    """Empty: main forwards."""
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """All of them, those that forward first."""
+        return (*self.workers, *(c for c in (self.main,) if c not in self.workers))
+
+
+def _all_cores(campaign: Campaign, cell: Cell) -> tuple[int, ...]:
+    """The device's, then the tester's, which has nothing else to do."""
+    mine = cores_of(campaign, cell)
+    return (*mine, campaign.testbed.tester_core) if mine else ()
+
+
+def cores(campaign: Campaign, cell: Cell) -> tuple[int, ...]:
+    """Those that forward."""
+    return _all_cores(campaign, cell)[: max(1, cell.workers)]
+
+
+def threads(campaign: Campaign, cell: Cell, *, alone: bool) -> Threads | str:
+    """Where the threads of a cell run, or why they cannot; ``alone`` says that main has a core to itself, or forwards."""
+    have = _all_cores(campaign, cell)
+    many = f"beside a packet generator: dut_cores and tester_core give {len(have)} cores"
+    if not 1 <= cell.workers <= len(have):
+        return f"{cell.workers} workers {many}"
+    match cell.placement:
+        case "" | "single-core" | "2-cores":
+            if cell.workers == 1:
+                return Threads(have[0], () if alone else have[:1])
+            if not alone:
+                # Main sleeps while packets flow: it does without a core of its own.
+                return Threads(have[0], have[: cell.workers])
+            if cell.workers >= len(have):
+                return f"{cell.workers} workers and a main thread that has a core to itself, {many}"
+            return Threads(have[cell.workers], have[: cell.workers])
+        case "main+1-worker":
+            return Threads(have[1], have[:1]) if len(have) > 1 else f"a worker and a main thread {many}"
+        case _:
+            return "which cores are threads of one is not told by testbed.dut_cores"
+
+
+def absent(campaign: Campaign, cell: Cell, *, alone: bool = False) -> str | None:
     """What a generator inside the device cannot do."""
     if campaign.testbed.kind != "local":
         return "the packet generator is driven on the lab's own machine only"
@@ -41,26 +90,17 @@ def absent(campaign: Campaign, cell: Cell) -> str | None:
     kind = campaign.procedures[cell.procedure].kind
     if kind not in KINDS:
         return f"frames of a packet generator carry no time and no connections: no '{kind}'"
-    if cell.placement:
-        return "a packet generator has no placements: its workers have the cores of device and tester"
-    have = len(cores(campaign, cell))
-    if not 1 <= cell.workers <= have:
-        return f"{cell.workers} workers beside a packet generator: dut_cores and tester_core give {have} cores"
-    return None
+    found = threads(campaign, cell, alone=alone)
+    return found if isinstance(found, str) else None
 
 
-def cores(campaign: Campaign, cell: Cell) -> tuple[int, ...]:
-    """The device's, then the tester's, which has nothing else to do."""
-    mine = cores_of(campaign, cell)
-    return (*mine, campaign.testbed.tester_core)[: max(1, cell.workers)] if mine else ()
-
-
-def start_text(campaign: Campaign, cell: Cell, folder: Path) -> str:
-    """Main sleeps while packets flow, so that it may have a worker's core."""
-    main = cores(campaign, cell)[0]
+def start_text(of: Threads, folder: Path) -> str:
+    """Start-up configuration; workers that share cores with main are spread over them by the kernel."""
+    listed = f" corelist-workers {','.join(map(str, of.workers))}" if of.workers else ""
+    if of.main in of.workers:
+        listed = f" workers {len(of.workers)}"
     return (
-        f"unix {{ nodaemon cli-listen {folder}/cli.sock runtime-dir {folder} }}\n"
-        f"cpu {{ main-core {main} workers {cell.workers} }}\n"
+        f"unix {{ nodaemon cli-listen {folder}/cli.sock runtime-dir {folder} }}\ncpu {{ main-core {of.main}{listed} }}\n"
     )
 
 
@@ -99,7 +139,7 @@ def _ends(cell: Cell, direction: int) -> tuple[str, str]:
 
 
 def streams(cell: Cell) -> list[tuple[str, str]]:
-    """Name and command of each stream: one a worker and direction."""
+    """Name and command of each stream: one a worker and direction. Where main forwards it is worker 0."""
     out = []
     directions = 2 if cell.operation == "bidirectional" else 1
     # Of 64 bytes with FCS 60 are given; 42 or 62 are headers.
@@ -113,22 +153,34 @@ def streams(cell: Cell) -> list[tuple[str, str]]:
             largest = f"maxframe {cell.vector} " if cell.vector else ""
             out.append((
                 name,
-                f"packet-generator new {{ name {name} interface {PORTS[direction]} node ethernet-input size {size}-{size} "
+                f"packet-generator new {{ name {name} limit {ENDLESS} interface {PORTS[direction]} node ethernet-input size {size}-{size} "
                 f"worker {worker} {largest}data {{ IP{cell.ip}: {profiles.TESTER_MACS[direction]} -> {to} "
                 f"UDP: {source} -> {target} UDP: 1025 -> 12 incrementing {payload} }} }}",
             ))  # fmt: skip
     return out
 
 
-def packets(text: str) -> dict[str, dict[str, int]]:
-    """Packets received and sent of each interface, from ``show interface``."""
-    found: dict[str, dict[str, int]] = {}
+def left(text: str) -> dict[str, int]:
+    """Packets that left by each interface, from ``show interface``."""
+    found: dict[str, int] = {}
     name = ""
     for line in text.splitlines():
         if line[:1].strip():
             name = line.split()[0]
-        if match := re.search(r"\b(rx|tx) packets\s+([0-9]+)", line):
-            found.setdefault(name, {})[match[1]] = int(match[2])
+        if match := re.search(r"\btx packets\s+([0-9]+)", line):
+            found[name] = int(match[1])
+    return found
+
+
+def generated(text: str) -> dict[str, int]:
+    """Packets that each stream has sent since it was enabled, from ``show packet-generator``.
+
+    What came in by the streams' interface is not that: VPP counts there what it makes, up to a vector ahead of what it sends.
+    """
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        if match := re.match(r"(\S+)\s+(?:Yes|No)\s+([0-9]+)\s*limit ", line):
+            found[match[1]] = int(match[2])
     return found
 
 
@@ -150,21 +202,20 @@ class Generated:
         for name in self.names:
             self.ask(f"packet-generator configure {name} rate {max(1, round(each))}")
         self.ask("clear runtime")
-        before = packets(self.ask("show interface"))
+        before = left(self.ask("show interface"))
         self.ask("packet-generator enable-stream")
         # From answer to answer: what a command takes on its way is the same at both ends.
         began = self.clock()
         self.wait(duration_s)
         self.ask("packet-generator disable-stream")
         lasted = self.clock() - began
-        after = packets(self.ask("show interface"))
-
-        def more(port: str, way: str) -> int:
-            return after.get(port, {}).get(way, 0) - before.get(port, {}).get(way, 0)
-
+        after, counts = left(self.ask("show interface")), generated(self.ask("show packet-generator"))
+        ways = (("left-to-right", *PORTS), ("right-to-left", *reversed(PORTS)))[: self.directions]
         found = []
-        for name, a, b in (("left-to-right", *PORTS), ("right-to-left", *reversed(PORTS)))[: self.directions]:
-            sent, received = more(a, "rx"), more(b, "tx")
+        for at, (name, a, b) in enumerate(ways):
+            share = len(self.names) // self.directions
+            sent = sum(counts.get(stream, 0) for stream in self.names[at * share : (at + 1) * share])
+            received = after.get(b, 0) - before.get(b, 0)
             asked = round(rate_pps * lasted)
             intended = sent if sent * EXACT >= asked * (EXACT - 1) else asked
             found.append(
@@ -186,32 +237,44 @@ class Generated:
         raise DeviceError("a packet generator ends with its router")
 
 
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """How a router is made ready."""
+
+    start: str
+    """Its start-up text."""
+    threads: Threads
+    lines: Sequence[str]
+    """What it is told beside the generator's own commands."""
+    tell: Callable[[Host, str, Path, Sequence[str]], None]
+    """Has it run commands: where it runs, its control program, its socket, the commands."""
+
+
 @contextlib.contextmanager
 def router(
-    campaign: Campaign, cell: Cell, folder: Path, programs: tuple[str, str], lines: Sequence[str]
-) -> Iterator[tuple[Generated, Callable[[str], str], str]]:
-    """A router that generates a cell's streams, configured by ``lines``: its measurer, how it is asked, its start-up text.
+    campaign: Campaign, cell: Cell, folder: Path, programs: tuple[str, str], configured: Configured
+) -> Iterator[tuple[Generated, Callable[[str], str]]]:
+    """A router that generates a cell's streams: its measurer, and how it is asked.
 
     ``programs`` are the router and its control program.
     """
     program, control = programs
     host = LocalHost(campaign.testbed.binaries)
     socket, conf, log = folder / "cli.sock", folder / "startup.conf", folder / "router.log"
-    text = start_text(campaign, cell, folder)
-    host.write(conf, text)
-    command = testbed.on_cores(cores(campaign, cell), [program, "-c", str(conf)])
+    host.write(conf, configured.start)
+    command = testbed.on_cores(configured.threads.cores, [program, "-c", str(conf)])
 
     def ask(line: str) -> str:
         return host.run([control, "-s", str(socket), *line.split()])
 
     with host.running(command, log=log) as process:
-        wait_for(host, socket, process, what="quiver", log=log)
+        wait_for(host, socket, process, what="the router", log=log)
         made = streams(cell)
-        every = [*port_commands(), *lines, *neighbour_commands(cell), *(c for _, c in made)]
-        host.run([control, "-s", str(socket)], text="\n".join(every) + "\n", seconds=120)
+        every = [*port_commands(), *configured.lines, *neighbour_commands(cell), *(c for _, c in made)]
+        configured.tell(host, control, socket, every)
         measurer = Generated(ask, [name for name, _ in made], 2 if cell.operation == "bidirectional" else 1)
         check = measurer.measure(10_000, 0.1)
         for d in check.directions:
             if d.received < 0.9 * d.sent or not d.sent:
                 raise DeviceError(f"no connectivity: of {d.sent} frames of the generator {d.name}, {d.received} left the graph")
-        yield measurer, ask, text
+        yield measurer, ask

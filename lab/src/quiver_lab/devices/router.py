@@ -11,11 +11,12 @@ from typing import Any
 
 from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Cell
-from quiver_lab.commands import wait_for
+from quiver_lab.commands import Host, wait_for
 from quiver_lab.devices import generator
 from quiver_lab.devices.base import (
     Adapter,
     Bench,
+    DeviceError,
     check_connectivity,
     cores_of,
     lab_absent,
@@ -159,6 +160,8 @@ def runtime_readings(text: str) -> dict[str, float | None]:
     return values
 
 
+COMMANDS_S = 120.0
+"""For how long a router may take to do all that it is told at first."""
 PLACEMENTS = {"single-core": (1, 1), "main+1-worker": (1, 2), "2-threads-of-one-core": (2, 2), "2-cores": (2, 3)}
 """Workers and cores of each placement."""
 
@@ -168,13 +171,16 @@ class Quiver(Adapter):
 
     program, control = "quiver", "quiverctl"
     throttles = True
+    main_alone = False
+    """Whether its main thread has a core to itself, or forwards, so that it shares none with a worker."""
 
     def absent(self, cell: Cell) -> str | None:
         """Programs, rights, and what the cell asks for."""
         if reason := self.site.absent(cell):
             return reason
         if cell.link == "pg":
-            return machine_absent(self.campaign, cell) or generator.absent(self.campaign, cell) or self.missing()
+            of_machine = machine_absent(self.campaign, cell)
+            return of_machine or generator.absent(self.campaign, cell, alone=self.main_alone) or self.missing()
         if cell.link not in self.site.links:
             return "it needs a link: veth, memif or pg"
         if cell.operation == "nat" and cell.ip == 6:
@@ -230,6 +236,10 @@ class Quiver(Adapter):
             + (f"dpdk {{ {devices} }}\n" if cards else "")
         )
 
+    def tell(self, host: Host, control: str, socket: Path, lines: Sequence[str]) -> None:
+        """Have the router run commands, one after the other."""
+        host.run([control, "-s", str(socket)], text="\n".join(lines) + "\n", seconds=COMMANDS_S)
+
     def rx_mode(self) -> str:
         """How it is told to wait for packets; empty where it is not told."""
         return self.campaign.testbed.rx_mode
@@ -239,16 +249,23 @@ class Quiver(Adapter):
         mode = self.rx_mode()
         return ([f"set interface default rx-mode {mode}"] if mode else []), []
 
+    def generator_text(self, of: generator.Threads, folder: Path) -> str:
+        """The start-up configuration where its own generator is source and sink."""
+        return generator.start_text(of, folder)
+
     @contextlib.contextmanager
     def generating(self, cell: Cell, folder: Path, program: str, control: str) -> Iterator[Bench]:
         """Start the router with its own packet generator as source and sink."""
         lines = [*scenario_commands(cell, generator.PORTS), *self.experiment(cell)]
-        with generator.router(self.campaign, cell, folder, (program, control), lines) as (measurer, ask, text):
+        where = generator.threads(self.campaign, cell, alone=self.main_alone)
+        assert not isinstance(where, str), where
+        text = self.generator_text(where, folder)
+        configured = generator.Configured(text, where, lines, self.tell)
+        with generator.router(self.campaign, cell, folder, (program, control), configured) as (measurer, ask):
             facts = {"version": ask("show version").strip(), "start": text, "driver": "packet generator", "rx_mode": "polling"}
-            mine = list(generator.cores(self.campaign, cell))
             yield Bench(
                 measurer,
-                {**facts, "cores": mine},
+                {**facts, "cores": list(where.cores)},
                 lambda: {name: ask(f"show {name}") for name in ("interface", "errors", "runtime", "threads")},
                 lambda: runtime_readings(ask("show runtime")),
                 # Each of its trials begins to count anew.
@@ -293,7 +310,7 @@ class Quiver(Adapter):
             host.write(conf, text)
             made, names = interface_commands(cell, ports, ground)
             before, after = self.waiting(names)
-            lines = "\n".join([*before, *made, *after, *scenario_commands(cell, names), *self.experiment(cell)]) + "\n"
+            lines = [*before, *made, *after, *scenario_commands(cell, names), *self.experiment(cell)]
             life = stack.enter_context(contextlib.ExitStack())
 
             def ask(*words: str) -> str:
@@ -302,7 +319,7 @@ class Quiver(Adapter):
             def bring_up() -> None:
                 process = life.enter_context(host.running(command, log=log))
                 wait_for(host, socket, process, what=self.program, log=log)
-                host.run([control, "-s", str(socket)], text=lines, seconds=120)
+                self.tell(host, control, socket, lines)
 
             def reset() -> None:
                 """End the router and start it anew: what it knew is gone."""
@@ -344,6 +361,12 @@ class Quiver(Adapter):
             )
 
 
+VPP_VECTOR = 256
+"""Packets of VPP's largest vector (VLIB_FRAME_SIZE)."""
+WITHOUT_CARDS = "plugins { plugin dpdk_plugin.so { disable } }\nbuffers { page-size 4k }\n"
+"""Of VPP's configuration without ports of DPDK: no DPDK, and no huge pages demanded."""
+
+
 class FdioVpp(Quiver):
     """FD.io VPP's own binary, by the same commands, on the same cores, its ports waiting in the same way.
 
@@ -352,6 +375,7 @@ class FdioVpp(Quiver):
     """
 
     program, control = "vpp", "vppctl"
+    main_alone = True
 
     def driver(self) -> str:
         """Packet sockets: not every build of VPP has AF_XDP."""
@@ -366,12 +390,31 @@ class FdioVpp(Quiver):
         """As the project's own, but for what VPP fixes when it is built."""
         if reason := self.missing():
             return reason
-        if cell.link == "pg":
-            return "the lab drives quiver's packet generator only"
-        return "VPP's vector size and loops are fixed when it is built" if cell.vector or cell.loops else super().absent(cell)
+        if cell.loops:
+            return "VPP's loops are fixed when it is built"
+        if cell.vector not in (0, VPP_VECTOR) and cell.link != "pg":
+            return f"VPP's vectors have {VPP_VECTOR} packets at most, which is fixed when it is built"
+        if cell.vector > VPP_VECTOR:
+            return f"VPP's vectors have {VPP_VECTOR} packets at most"
+        return super().absent(cell)
+
+    def tell(self, host: Host, control: str, socket: Path, lines: Sequence[str]) -> None:
+        """From a file: of what ``vppctl`` reads from its input it sends commands in pieces. An error says what was wrong."""
+        file = socket.with_name("commands.cli")
+        host.write(file, "\n".join(lines) + "\n")
+        said = host.run([control, "-s", str(socket), "exec", str(file)], seconds=COMMANDS_S)
+        if wrong := next((line for line in said.splitlines() if ": " in line or "`" in line), ""):
+            raise DeviceError(f"vpp refused a command: {wrong.strip()}")
+
+    def experiment(self, cell: Cell) -> list[str]:
+        """Nothing: its vectors are those that the generator begins with."""
+        return []
 
     def start_text(self, cell: Cell, folder: Path, cards: Sequence[str] = ()) -> str:
-        """VPP's configuration: without ports of DPDK no DPDK, and no huge pages demanded."""
-        text = super().start_text(cell, folder, cards)
-        text = re.sub(r" workers [0-9]+ ", " ", text)
-        return text if cards else text + "plugins { plugin dpdk_plugin.so { disable } }\nbuffers { page-size 4k }\n"
+        """VPP's configuration: a worker that would share main's core is left out, and main forwards."""
+        text = re.sub(r" workers [0-9]+ ", " ", super().start_text(cell, folder, cards))
+        return text if cards else text + WITHOUT_CARDS
+
+    def generator_text(self, of: generator.Threads, folder: Path) -> str:
+        """The same for its own generator."""
+        return super().generator_text(of, folder) + WITHOUT_CARDS

@@ -15,7 +15,7 @@ from quiver_lab.published import Cell as Keys
 from quiver_lab.published import Published
 from quiver_lab.reproduce import counters, words
 from quiver_lab.reproduce.counters import Evidence
-from quiver_lab.reproduce.design import CANDIDATE, Design, Figure
+from quiver_lab.reproduce.design import CANDIDATE, CONTROL, Design, Figure
 from quiver_lab.reproduce.evidence import Known, by_load
 
 NOT_PUBLISHED = "not published"
@@ -214,8 +214,9 @@ def _said(design: Design, campaign: Campaign, said: list[Published], keys: Keys,
 
 
 def _has(keys: Keys, wanted: Keys) -> bool:
-    """A throttled cell is never what a paper speaks of."""
-    return "throttle" not in keys and all(keys.get(k) == v for k, v in wanted.items())
+    """A throttled cell is never what a paper speaks of. The positive control stands where the candidate does."""
+    in_place = {**keys, "dut": CANDIDATE} if keys.get("dut") == CONTROL else keys
+    return "throttle" not in keys and all(in_place.get(k) == v for k, v in wanted.items())
 
 
 _STATISTICS = ("median", "minimum", "maximum", "mean", "stdev")
@@ -294,7 +295,7 @@ def overload(
             continue
         for k in known:
             loss = k.values.get("loss_percent")
-            if loss and k.keys["dut"] != CANDIDATE and _has(k.keys, wanted) and (mean := statistics.fmean(loss)) < 100:
+            if loss and k.keys["dut"] not in (CANDIDATE, CONTROL) and _has(k.keys, wanted) and (mean := statistics.fmean(loss)) < 100:
                 out.append(
                     (
                         words.of_keys({"frame_bytes": "64", **p.cell}, without=("dut", "workers")),

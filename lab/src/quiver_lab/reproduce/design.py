@@ -14,6 +14,8 @@ from quiver_lab.published import Published
 
 CANDIDATE = "candidate"
 """Whoever takes the place of the paper's device in keys."""
+CONTROL = "control"
+"""Who takes it beside the candidate: the positive control."""
 CAPACITY = "capacity"
 """The key ``load`` of cells that only say what a configuration forwards (``capacity.py``): no finding is about them."""
 
@@ -35,6 +37,8 @@ class Options:
     best_scale: Scale | None = None
     """Of the candidate's best ports, where that is another: they carry many times what the others do."""
     candidate: str = "quiver"
+    control: str = ""
+    """A device that is measured wherever the candidate is, in the same campaign; nothing where empty."""
     baseline: str = "linux"
     tester_core: int = 0
     dut_cores: tuple[int, ...] = (1,)
@@ -131,6 +135,10 @@ def campaign_text(design: Design, options: Options) -> str:
         **({"counters": "perf"} if design.counters and options.perf else {}),
         **options.meter,
     }
+    laid = design.document(options)
+    if options.control:
+        matrices = [laid["matrix"], *laid["further"]]
+        laid["further"] = [*laid["further"], *(m | {"dut": [options.control]} for m in matrices if m["dut"] == [options.candidate])]
     best = options.links()[1]
     own = {best: {"factor": options.best_scale.factor, "reason": options.best_scale.reason}} if options.best_scale else {}
     document = {
@@ -139,16 +147,18 @@ def campaign_text(design: Design, options: Options) -> str:
         "description": f"Reproduction of {design.title}",
         "quick": options.quick,
         "reproduces": design.name,
+        **({"control": options.control} if options.control else {}),
         "scale": {"factor": options.scale.factor, "reason": options.scale.reason, **({"links": own} if own else {})},
         "testbed": bed,
-        **design.document(options),
+        **laid,
     }
     return yaml.safe_dump(document, sort_keys=False, width=120)
 
 
-def as_keys(cell: Cell, candidate: str, *names: str) -> Keys:
+def as_keys(cell: Cell, campaign: Campaign, *names: str) -> Keys:
     """Chosen keys of a cell as text, ``dut`` among them."""
-    keys = {"dut": CANDIDATE if cell.dut == candidate else cell.dut, "link": cell.link}
+    places = {campaign.control: CONTROL, candidate_of(campaign): CANDIDATE}
+    keys = {"dut": places.get(cell.dut, cell.dut), "link": cell.link}
     return keys | {name: str(getattr(cell, name)) for name in names}
 
 

@@ -16,7 +16,7 @@ from quiver_lab.published import Cell as Keys
 from quiver_lab.records import RunRecord
 from quiver_lab.reproduce import counters
 from quiver_lab.reproduce.counters import Evidence
-from quiver_lab.reproduce.design import CANDIDATE, CAPACITY, Design
+from quiver_lab.reproduce.design import CANDIDATE, CAPACITY, CONTROL, Design
 from quiver_lab.store import Store
 from quiver_lab.trial import Trial
 
@@ -82,6 +82,14 @@ def known_cells(store: Store, design: Design) -> list[Known]:
     return out
 
 
+def of_control(known: list[Known]) -> list[Known]:
+    """What findings are about with the positive control in the candidate's place; nothing where there was none."""
+    out = [k for k in known if k.keys["dut"] != CANDIDATE]
+    if all(k.keys["dut"] != CONTROL for k in out):
+        return []
+    return [replace(k, keys={**k.keys, "dut": CANDIDATE}) if k.keys["dut"] == CONTROL else k for k in out]
+
+
 def one_of_a_kind(notes: list[str]) -> tuple[str, ...]:
     """Notes of several repeats, without those that differ from another in their numbers only."""
     kinds: dict[str, str] = {}
@@ -144,6 +152,9 @@ def measured(known: list[Known]) -> list[Measured]:
         if k.keys.get("load") == CAPACITY:
             continue
         for quantity, values in k.values.items():
+            if quantity == "receive_rate_pps" and k.cell.link == "pg" and k.cell.pattern != "static":
+                # A packet generator's rate holds the work of making frames, which the pattern changes: clocks of the graph do not.
+                continue
             keys, name = by_load(k.keys, quantity)
             # A dispersion describes the repeats; it is no sample of anything.
             out.append(Measured(keys, name, values, 1.0 if quantity == "throughput_dispersion_percent" else None))

@@ -7,7 +7,7 @@ from typing import Any
 from quiver_lab.campaign import Campaign, Cell
 from quiver_lab.published import Cell as Keys
 from quiver_lab.published import Published
-from quiver_lab.reproduce.design import CANDIDATE, Design, Options, as_keys, candidate_of
+from quiver_lab.reproduce.design import CANDIDATE, Design, Options, as_keys
 
 FRAMES = ((4, 64), (6, 84))
 """Families and sizes."""
@@ -56,7 +56,7 @@ def document(options: Options) -> dict[str, Any]:
 
 def keys(cell: Cell, campaign: Campaign) -> Keys:
     """Device, family, size, workers, cores, node and clock."""
-    found = as_keys(cell, candidate_of(campaign), "operation", "ip", "frame_bytes", "workers", "clock_ghz")
+    found = as_keys(cell, campaign, "operation", "ip", "frame_bytes", "workers", "clock_ghz")
     return found | {"cores": str(cell.instance), "numa": cell.numa}
 
 

@@ -15,9 +15,10 @@ from quiver_lab import published
 from quiver_lab.findings import Judgement
 from quiver_lab.quantities import of_quantity
 from quiver_lab.report import drawing, figures, latex, number
-from quiver_lab.reproduce import capacity, counters, evidence, model, words
+from quiver_lab.reproduce import capacity, control, counters, evidence, model, words
 from quiver_lab.reproduce.beside import Ours, Panel, Row, overload, panels, with_counters
-from quiver_lab.reproduce.design import Design
+from quiver_lab.reproduce.control import Told
+from quiver_lab.reproduce.design import Design, candidate_of
 from quiver_lab.store import Store
 
 
@@ -166,15 +167,27 @@ def write_latex(all_panels: Sequence[Panel], path: Path) -> None:
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
-def write_verdicts(judgements: Sequence[Judgement], path: Path) -> None:
-    """The findings with their verdicts, as CSV."""
+def write_verdicts(told: Sequence[Told], path: Path, names: tuple[str, str]) -> None:
+    """The findings with their verdicts, as CSV; ``names`` are the candidate's and the control's, which may be none."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["finding", "ports", "verdict", "low", "high", "why", "text", "read_as", "section", "seed", "line"])
-        for j in judgements:
-            f = j.finding
-            bounds = ["", ""] if j.interval is None else [f"{j.interval.low:.4g}", f"{j.interval.high:.4g}"]
-            writer.writerow([f.id, j.ports, j.verdict.value, *bounds, j.why, f.text, f.reading, f.section, f.seed, f.line])
+        writer.writerow(
+            ["finding", "ports", "verdict", "low", "high", "why", "control", "control_low", "control_high", "control_why", "tells",
+             "text", "read_as", "section", "seed", "line"]
+        )  # fmt: skip
+        for t in told:
+            f = t.candidate.finding
+            source = [f.text, f.reading, f.section, f.seed, f.line]
+            both = [*_as_row(t.candidate), *_as_row(t.control), t.says(*names)]
+            writer.writerow([f.id, t.candidate.ports, *both, *source])
+
+
+def _as_row(j: Judgement | None) -> list[str]:
+    """Verdict, bounds, reason."""
+    if j is None:
+        return [""] * 4
+    bounds = ["", ""] if j.interval is None else [f"{j.interval.low:.4g}", f"{j.interval.high:.4g}"]
+    return [j.verdict.value, *bounds, j.why]
 
 
 def write_capacity(ratios: Sequence[capacity.Compared], places: Sequence[capacity.Predicted], folder: Path) -> None:
@@ -213,7 +226,9 @@ def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgem
             figures.write_svg(figure, folder / f"{figure.name}.svg")
     write_csv(all_panels, folder / "beside.csv")
     write_latex(all_panels, folder / "beside.tex")
-    write_verdicts(judgements, folder / "findings.csv")
+    told = control.beside(design, known, judgements)
+    names = (candidate_of(store.campaign), store.campaign.control)
+    write_verdicts(told, folder / "findings.csv", names)
     ratios, places = [], []
     scaling = model.COMMITTED
     modelled: list[model.Modelled] = []
@@ -238,7 +253,7 @@ def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgem
         archive=archive.name,
         digest=hashlib.sha256(archive.read_bytes()).hexdigest(),
         panels=[Drawn(panel, tuple(drawing.as_html(f) for f in mine)) for panel, mine in drawn],
-        judgements=judgements,
+        told=[(t.candidate, t.control, t.says(*names)) for t in told],
         tally={v: sum(j.verdict.value == v for j in judgements) for v in dict.fromkeys(j.verdict.value for j in judgements)},
         ratios=ratios,
         places=[p for p in places if p.published >= capacity.LOSSY_PERCENT],

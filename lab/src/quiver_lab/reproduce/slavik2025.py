@@ -10,7 +10,7 @@ from typing import Any
 from quiver_lab.campaign import Campaign, Cell
 from quiver_lab.published import Cell as Keys
 from quiver_lab.published import Published
-from quiver_lab.reproduce.design import CANDIDATE, CAPACITY, Design, Options, Scale, as_keys, candidate_of
+from quiver_lab.reproduce.design import CANDIDATE, CAPACITY, Design, Options, Scale, as_keys
 
 RATES = ("1", "10", "25", "40")
 SIZES = (64, 512, 889, 1280, 1518)
@@ -81,9 +81,9 @@ def document(options: Options) -> dict[str, Any]:
 def keys(cell: Cell, campaign: Campaign) -> Keys:
     """Operation, rate, size, device, workers; overloads have no rate of the paper's."""
     if cell.procedure == CAPACITY:
-        return as_keys(cell, candidate_of(campaign), "operation", "frame_bytes", "workers") | {"load": CAPACITY}
+        return as_keys(cell, campaign, "operation", "frame_bytes", "workers") | {"load": CAPACITY}
     rate = cell.procedure.removeprefix("at-").removesuffix(BEST).removesuffix(WARM).removesuffix("-gbit")
-    return as_keys(cell, candidate_of(campaign), "operation", "frame_bytes", "workers") | {"rate_gbit_s": rate}
+    return as_keys(cell, campaign, "operation", "frame_bytes", "workers") | {"rate_gbit_s": rate}
 
 
 def wants(published: Published, campaign: Campaign) -> Keys | str:

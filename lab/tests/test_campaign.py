@@ -83,6 +83,9 @@ def test_a_file_that_is_no_campaign_is_one_line(tmp_path: Path) -> None:
         {"kind": "latency", "search_s": 60, "duration_s": 60},
         {"kind": "latency", "search_s": 2, "duration_s": 120},
         {"kind": "pdv", "rate": "10pps", "duration_s": 30},
+        {"kind": "tagged-latency", "tag_after_s": 30},
+        {"kind": "tagged-latency", "tagged_frames": 499},
+        {"kind": "tagged-latency", "duration_s": 119},
     ],
 )
 def test_trials_shorter_than_the_rfcs_need_to_be_called_quick(spec: dict[str, Any]) -> None:
@@ -95,6 +98,7 @@ SPECS: list[dict[str, Any]] = [
     {"kind": "mlrsearch", "goals": ["ndr", "pdr"]},
     {"kind": "loss-rate", "duration_s": 2},
     {"kind": "latency", "search_s": 2, "duration_s": 2},
+    {"kind": "tagged-latency", "search_s": 2, "duration_s": 2, "tag_after_s": 1, "tagged_frames": 5},
     {"kind": "back-to-back", "search_s": 2},
     {"kind": "fixed-rate", "rate": "300000pps", "duration_s": 2},
     {"kind": "pdv", "rate": "50%", "duration_s": 2},

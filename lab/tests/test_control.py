@@ -62,7 +62,9 @@ def test_each_finding_has_both_verdicts_and_whom_they_tell_of(store: Store) -> N
 def test_the_candidate_is_judged_as_without_it(store: Store, tmp_path: Path) -> None:
     alone = make("kosak2025", tmp_path / "o", testbed=BED, repeats=3)
     d = design("kosak2025")
-    mine, theirs = ([(j.finding.id, j.verdict, j.why) for j in evidence.judge(d, laid("kosak2025", s)[0])] for s in (store, alone))
+    mine, theirs = (
+        [(j.finding.id, j.verdict, j.why) for j in evidence.judge(d, laid("kosak2025", s)[0])] for s in (store, alone)
+    )
     assert mine == theirs
 
 

@@ -217,7 +217,10 @@ def test_the_paper_has_vectors_loops_patterns_and_placements_without_a_tester() 
     assert told("vector_size") == {str(4 << n) for n in range(9)}
     assert told("multi_loop") == {"own", "1", "4"}
     assert told("pattern") == {"static", "round-robin", "uniform"}
-    assert {generator.absent(c, cell) for cell in cells} == {None, "which cores are threads of one is not told by testbed.dut_cores"}
+    assert {generator.absent(c, cell) for cell in cells} == {
+        None,
+        "which cores are threads of one is not told by testbed.dut_cores",
+    }
     # What a sentence compares stands in one cell only.
     assert len({tuple(k.items()) for k in keys}) == len(keys)
 

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quiver_lab.procedures import back_to_back, fixed_rate, frame_loss_rate, latency, pdv, recovery, reset, soak
+from quiver_lab.measurer import Tags
+from quiver_lab.procedures import (
+    back_to_back,
+    fixed_rate,
+    frame_loss_rate,
+    latency,
+    pdv,
+    recovery,
+    reset,
+    soak,
+    tagged_latency,
+)
 from quiver_lab.procedures.sudden import last_loss
 from quiver_lab.simulate import SimulatedDevice
 from quiver_lab.trial import SeriesPoint, Trial
@@ -56,6 +67,20 @@ def test_latency_is_measured_at_every_share_and_says_where_frames_were_lost() ->
     assert [p.lossless for p in points] == [True] * 9 + [False]
     means = [p.trials[0].latency_mean_ns for p in points]
     assert all(a is not None and b is not None and a <= b for a, b in itertools.pairwise(means))
+
+
+def test_of_tagged_frames_the_median_and_the_99_9th_percentile_count() -> None:
+    device = SimulatedDevice(capacity_pps=1000, base_latency_ns=1000, directions=2)
+    found = tagged_latency(device, rate_pps=500, duration_s=120, tags=Tags(500, 60))
+    assert (found.typical_ns, found.worst_case_ns, found.frames) == (1500.0, 4500.0, 500)
+    assert found.trial.sent == 120_000
+
+
+def test_tagged_frames_that_do_not_come_back_have_no_latency() -> None:
+    found = tagged_latency(SimulatedDevice(capacity_pps=0), rate_pps=500, duration_s=2, tags=Tags(5, 1))
+    assert (found.typical_ns, found.worst_case_ns, found.frames) == (None, None, 0)
+    with pytest.raises(ValueError, match="5 tagged frames from 2 s on in a trial of 2 s"):
+        tagged_latency(SimulatedDevice(capacity_pps=1), rate_pps=500, duration_s=2, tags=Tags(5, 2))
 
 
 def test_delay_variation_is_the_high_percentile_less_the_minimum() -> None:

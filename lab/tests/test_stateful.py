@@ -19,7 +19,7 @@ import yaml
 from quiver_lab import campaign, conntrack, facts, testbed
 from quiver_lab.devices import adapter, sessions
 from quiver_lab.execute import execute, of_stateful
-from quiver_lab.measurer import Step
+from quiver_lab.measurer import Step, Tags
 from quiver_lab.processes import find
 from quiver_lab.report import build
 from quiver_lab.runner import Runner, plan
@@ -274,6 +274,9 @@ def test_a_device_without_the_ability_is_told(tmp_path: Path) -> None:
             raise AssertionError
 
         def measure_steps(self, steps: Sequence[Step]) -> Any:
+            raise AssertionError
+
+        def measure_tagged(self, rate_pps: float, duration_s: float, tags: Tags) -> Any:
             raise AssertionError
 
         def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Any:

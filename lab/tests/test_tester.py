@@ -14,9 +14,9 @@ import yaml
 
 from quiver_lab import campaign, profiles
 from quiver_lab.devices import base, router
-from quiver_lab.measurer import Step
+from quiver_lab.measurer import Step, Tags
 from quiver_lab.simulate import SimulatedDevice
-from quiver_lab.tester import QuiverTester, TesterError, number, stepped
+from quiver_lab.tester import QuiverTester, TesterError, number, stepped, tagged
 from test_campaign import BASE
 
 
@@ -163,6 +163,28 @@ def test_steps_are_bursts_one_after_the_other(tmp_path: Path) -> None:
     assert words[words.index("--profile") + 1] == str(tmp_path / "steps.json")
     assert words[words.index("--duration") + 1] == "6"
     assert json.loads((tmp_path / "steps.json").read_text()) == made
+
+
+def test_tagged_frames_are_streams_of_their_own_in_the_last_part(tmp_path: Path) -> None:
+    mix = {
+        "schema": "quiver-profile/1",
+        "name": "m",
+        "streams": [{"name": "a", "share": 3, "ipv4": {}}, {"name": "b", "size": 84}],
+    }
+    made = tagged(mix, Tags(500, 60), 120, 64)
+    assert made["streams"] == [
+        {"name": "a", "share": 3, "ipv4": {}},
+        {"name": "a-tagged", "ipv4": {}, "rate": "10pps", "size": 64, "start": "60s"},
+        {"name": "b", "size": 84},
+        {"name": "b-tagged", "size": 84, "rate": "10pps", "start": "60s"},
+    ]
+    tester = fake(tmp_path, f"echo '{answer()}'")
+    tester.profile.write_text(json.dumps(mix))
+    tester.measure_tagged(1000, 120, Tags(500, 60))
+    words = (tmp_path / "arguments").read_text().split("\n")
+    assert words[words.index("--profile") + 1] == str(tmp_path / "tagged.json")
+    assert words[words.index("--rate") + 1] == "1000pps"
+    assert json.loads((tmp_path / "tagged.json").read_text()) == made
 
 
 def test_a_reset_falls_into_the_trial(tmp_path: Path) -> None:

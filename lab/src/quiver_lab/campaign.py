@@ -199,6 +199,26 @@ class Latency(_Strict):
     max_rate: str = "100%"
 
 
+class TaggedLatency(_Strict):
+    """Throughput first, then typical and worst-case latency of tagged frames at it (RFC 8219, 7.2)."""
+
+    kind: Literal["tagged-latency"]
+    search_s: float = Field(default=60.0, gt=0)
+    resolution_pps: int = Field(default=1, ge=1)
+    duration_s: float = Field(default=120.0, gt=0)
+    tag_after_s: float = Field(default=60.0, ge=0)
+    """How long after the beginning the first tagged frame leaves."""
+    tagged_frames: int = Field(default=500, ge=1)
+    """At least so many."""
+    max_rate: str = "100%"
+
+    @model_validator(mode="after")
+    def _within(self) -> TaggedLatency:
+        if self.tag_after_s >= self.duration_s:
+            raise ValueError(f"tagged frames {self.tag_after_s:g} s into a trial of {self.duration_s:g} s")
+        return self
+
+
 class BackToBack(_Strict):
     """Throughput first, then the longest burst at the highest rate."""
 
@@ -313,12 +333,20 @@ STATEFUL = (ConnectionRate, TableCapacity, TearDown)
 """Procedures of a connection table: one measurement of the tester's a run."""
 
 Procedure = Annotated[
-    Throughput | Mlrsearch | LossRate | Latency | BackToBack | FixedRate | RPlus | Pdv | Soak
+    Throughput | Mlrsearch | LossRate | Latency | TaggedLatency | BackToBack | FixedRate | RPlus | Pdv | Soak
     | Recovery | Reset | ConnectionRate | TableCapacity | TearDown,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
-_RFC_LEAST_S = {"throughput": 60.0, "loss-rate": 60.0, "latency": 120.0, "pdv": 60.0, "recovery": 60.0, "reset": 60.0}
+_RFC_LEAST_S = {
+    "throughput": 60.0,
+    "loss-rate": 60.0,
+    "latency": 120.0,
+    "tagged-latency": 120.0,
+    "pdv": 60.0,
+    "recovery": 60.0,
+    "reset": 60.0,
+}
 """Shortest trials that the RFCs allow."""
 
 
@@ -393,7 +421,12 @@ class Campaign(_Strict):
                     units.parse_rate(rate, 64, line)
             least = _RFC_LEAST_S.get(p.kind, 0.0)
             lasts = min(getattr(p, key, math.inf) for key in ("duration_s", "search_s", "overload_s"))
-            floor = min(least, 60.0) if p.kind == "latency" else least
+            floor = min(least, 60.0) if p.kind in ("latency", "tagged-latency") else least
+            untagged = isinstance(p, TaggedLatency) and (p.tag_after_s < 60.0 or p.tagged_frames < 500)
+            if not self.quick and untagged:
+                raise ValueError(
+                    f"procedures.{name}: RFC 8219 asks for 500 tagged frames or more after 60 s ('quick: true' allows less)"
+                )
             if not self.quick and (lasts < floor or getattr(p, "duration_s", math.inf) < least):
                 raise ValueError(
                     f"procedures.{name}: trials are shorter than the {least:g} s that the RFC asks for; say 'quick: true' at "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from quiver_lab import campaign as c
 from quiver_lab import procedures, profiles, units
-from quiver_lab.measurer import FullMeasurer, Measurer
+from quiver_lab.measurer import FullMeasurer, Measurer, Tags
 from quiver_lab.procedures import LatencyPoint
 from quiver_lab.stateful import Measure, Stateful, StatefulMeasurer, StatefulRequest
 from quiver_lab.trial import Trial
@@ -107,6 +107,28 @@ def _r_plus(measurer: Measurer, offered_pps: float, spec: c.RPlus) -> Outcome:
     values |= more
     notes += said
     return Outcome(values, "receive_rate_pps", 1 / spec.duration_s, found.overloaded, tuple(notes))
+
+
+def _tagged_latency(measurer: FullMeasurer, spec: c.TaggedLatency, line_pps: float) -> Outcome:
+    rate, outcome = _search(measurer, line_pps, spec.search_s, spec.resolution_pps)
+    if rate is None:
+        return replace(outcome, primary="typical_latency_us")
+    tags = Tags(spec.tagged_frames, spec.tag_after_s)
+    found = procedures.tagged_latency(measurer, rate_pps=rate, duration_s=spec.duration_s, tags=tags)
+    trial = found.trial
+    notes = [*outcome.notes, *trial.reasons]
+    if trial.lost:
+        notes.append(f"{trial.lost} frames were lost at the throughput")
+    if found.frames < spec.tagged_frames:
+        notes.append(f"{found.frames} of at least {spec.tagged_frames} tagged frames came back")
+    values = {
+        **outcome.values,
+        "typical_latency_us": None if found.typical_ns is None else found.typical_ns / 1000,
+        "worst_case_latency_us": None if found.worst_case_ns is None else found.worst_case_ns / 1000,
+        "tagged_frames": float(found.frames),
+    }
+    valid = outcome.valid and trial.valid and found.frames >= spec.tagged_frames
+    return Outcome(values, "typical_latency_us", 0.001, valid, tuple(notes))
 
 
 def _recovery(measurer: FullMeasurer, spec: c.Recovery, line_pps: float) -> Outcome:
@@ -259,6 +281,8 @@ def _execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: F
             )
             more, said = _at(shares, "the throughput")
             return replace(outcome, values=outcome.values | more, notes=(*outcome.notes, *said))
+        case c.TaggedLatency():
+            return _tagged_latency(measurer, spec, pps(spec.max_rate))
         case c.BackToBack():
             line = pps(spec.max_rate)
             rate, outcome = _search(measurer, line, spec.search_s, spec.resolution_pps)
@@ -323,6 +347,9 @@ def expected(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float) -> tuple[in
         case c.Latency():
             n = count(spec.max_rate, spec.resolution_pps)
             return n + len(spec.fractions), n * spec.search_s + len(spec.fractions) * spec.duration_s
+        case c.TaggedLatency():
+            n = count(spec.max_rate, spec.resolution_pps)
+            return n + 1, n * spec.search_s + spec.duration_s
         case c.BackToBack():
             n = count(spec.max_rate, spec.resolution_pps)
             burst = max(1, int(units.parse_rate(spec.max_rate, cell.frame_bytes, line_bit_per_s) * spec.longest_s))

@@ -31,6 +31,27 @@ class SteppedMeasurer(Protocol):
         """Run the steps back to back as one trial with a series; times count from the first frame of the first step."""
 
 
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """Tagged frames beside the load of a trial: those that are timed (RFC 8219, section 7.2)."""
+
+    count: int
+    """At least so many of each stream, evenly over the time that they have."""
+    after_s: float
+    """How long after the beginning of the trial the first of them leaves."""
+
+
+TAGGED = "-tagged"
+"""Ends the names of their streams."""
+
+
+class TaggingMeasurer(Protocol):
+    """A measurer that can tag some of the frames of a trial."""
+
+    def measure_tagged(self, rate_pps: float, duration_s: float, tags: Tags) -> Trial:
+        """Send ``rate_pps`` in each direction, and tagged frames of the same kind beside it."""
+
+
 class ResettingMeasurer(Protocol):
     """A measurer that can reset the device while a trial runs."""
 
@@ -38,5 +59,5 @@ class ResettingMeasurer(Protocol):
         """Send for ``duration_s`` and reset the device about ``reset_after_s`` after the first frame."""
 
 
-class FullMeasurer(Measurer, SteppedMeasurer, ResettingMeasurer, Protocol):
+class FullMeasurer(Measurer, SteppedMeasurer, TaggingMeasurer, ResettingMeasurer, Protocol):
     """A measurer for every procedure; what a device or tester cannot do is an error when it is asked for."""

@@ -21,7 +21,7 @@ from quiver_lab.devices import Adapter, Bench, DeviceError, adapter, generator, 
 from quiver_lab.devices.base import cores_of
 from quiver_lab.energy import Meter, MeterError
 from quiver_lab.execute import execute, expected
-from quiver_lab.measurer import FullMeasurer, Step
+from quiver_lab.measurer import FullMeasurer, Step, Tags
 from quiver_lab.meters import make_meter, measure_idle
 from quiver_lab.noise import Canary, CoreCanary, Watch
 from quiver_lab.oddity import Latest, odd_runs
@@ -138,6 +138,9 @@ class _Recording:
     def measure_steps(self, steps: Sequence[Step]) -> Trial:
         """Stored under the first step's rate and the time of all."""
         return self._trial(steps[0].rate_pps, sum(s.duration_s for s in steps), lambda device: device.measure_steps(steps))
+
+    def measure_tagged(self, rate_pps: float, duration_s: float, tags: Tags) -> Trial:
+        return self._trial(rate_pps, duration_s, lambda device: device.measure_tagged(rate_pps, duration_s, tags))
 
     def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Trial:
         return self._trial(rate_pps, duration_s, lambda device: device.measure_with_reset(rate_pps, duration_s, reset_after_s))

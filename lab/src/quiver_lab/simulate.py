@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from quiver_lab.measurer import Step
+from quiver_lab.measurer import TAGGED, Step, Tags
 from quiver_lab.stateful import Found, Phase, Stateful, StatefulRequest
 from quiver_lab.stateful import Step as Step9693
 from quiver_lab.trial import Direction, Latency, Pdv, SeriesPoint, Trial
@@ -136,6 +136,16 @@ class SimulatedDevice:
         return trial.model_copy(
             update={"directions": tuple(d.model_copy(update={"series": tuple(points)}) for d in trial.directions)}
         )
+
+    def measure_tagged(self, rate_pps: float, duration_s: float, tags: Tags) -> Trial:
+        """Run one trial in no time; tagged frames wait as all do."""
+        trial = self.measure(rate_pps, duration_s)
+        found = []
+        for d in trial.directions:
+            mine = d.latency_ns and d.latency_ns.model_copy(update={"count": tags.count})
+            stream = {"name": f"load{TAGGED}", "latency_ns": mine and mine.model_dump(mode="json")}
+            found.append(d.model_copy(update={"streams": (stream,)}))
+        return trial.model_copy(update={"directions": tuple(found)})
 
     def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Trial:
         """Run one trial in which nothing passes for ``reset_s`` from ``reset_after_s`` on."""

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from quiver_lab.measurer import Step
+from quiver_lab.measurer import TAGGED, Step, Tags
 from quiver_lab.processes import CommandError, last_line, running, wait_for
 from quiver_lab.stateful import Stateful, StatefulRequest
 from quiver_lab.trial import Trial
@@ -57,6 +57,20 @@ def stepped(document: dict[str, Any], steps: Sequence[Step], frame_bytes: int | 
                 burst["after"] = f"{stream['name']}-{n - 1}"
             streams.append(burst)
     return {**document, "streams": streams}
+
+
+def tagged(document: dict[str, Any], tags: Tags, duration_s: float, frame_bytes: int | None) -> dict[str, Any]:
+    """A profile in which each stream has a second one of tagged frames, alike but for its rate, over the last part of a trial."""
+    rate = math.ceil(tags.count / (duration_s - tags.after_s) + 1)
+    out = []
+    for stream in document["streams"]:
+        own = {key: value for key, value in stream.items() if key != "share"}
+        own |= {
+            "name": f"{stream['name']}{TAGGED}", "rate": f"{rate}pps", "size": stream.get("size", frame_bytes),
+            "start": f"{number(tags.after_s)}s",
+        }  # fmt: skip
+        out += [stream, own]
+    return {**document, "streams": out}
 
 
 def read_trial(line: str) -> Trial:
@@ -104,6 +118,13 @@ class QuiverTester:
         file = self.profile.with_name("steps.json")
         file.write_text(json.dumps(stepped(document, steps, self.frame_bytes), indent=1) + "\n", encoding="utf-8")
         return replace(self, profile=file)._run(steps[0].rate_pps, sum(s.duration_s for s in steps))
+
+    def measure_tagged(self, rate_pps: float, duration_s: float, tags: Tags) -> Trial:
+        """Run one trial with tagged frames beside the load."""
+        document = json.loads(self.profile.read_text(encoding="utf-8"))
+        file = self.profile.with_name("tagged.json")
+        file.write_text(json.dumps(tagged(document, tags, duration_s, self.frame_bytes), indent=1) + "\n", encoding="utf-8")
+        return replace(self, profile=file)._run(rate_pps, duration_s)
 
     def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Trial:
         """Run one trial, and reset the device while it goes on.

@@ -20,7 +20,7 @@ from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Campaign, Cell
 from quiver_lab.devices import generator, live_frames
 from quiver_lab.devices.base import DeviceError
-from quiver_lab.measurer import Step
+from quiver_lab.measurer import Step, Tags
 from quiver_lab.procedures.runs import GENERATOR
 from quiver_lab.processes import CommandError, end, start
 from quiver_lab.trial import Direction, Trial
@@ -110,6 +110,10 @@ class Fed:
     def measure_steps(self, steps: Sequence[Step]) -> Trial:
         """Not asked for: see ``absent``."""
         raise DeviceError("live frames are not measured in steps")
+
+    def measure_tagged(self, rate_pps: float, duration_s: float, tags: Tags) -> Trial:
+        """Not asked for: see ``absent``."""
+        raise DeviceError("live frames carry no time")
 
     def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Trial:
         """Not asked for: see ``absent``."""

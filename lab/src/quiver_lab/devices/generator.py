@@ -19,7 +19,7 @@ from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Campaign, Cell
 from quiver_lab.commands import Host, LocalHost, wait_for
 from quiver_lab.devices.base import DeviceError, cores_of
-from quiver_lab.measurer import Step
+from quiver_lab.measurer import Step, Tags
 from quiver_lab.procedures.runs import GENERATOR
 from quiver_lab.trial import Direction, Trial
 
@@ -99,9 +99,7 @@ def start_text(of: Threads, folder: Path) -> str:
     listed = f" corelist-workers {','.join(map(str, of.workers))}" if of.workers else ""
     if of.main in of.workers:
         listed = f" workers {len(of.workers)}"
-    return (
-        f"unix {{ nodaemon cli-listen {folder}/cli.sock runtime-dir {folder} }}\ncpu {{ main-core {of.main}{listed} }}\n"
-    )
+    return f"unix {{ nodaemon cli-listen {folder}/cli.sock runtime-dir {folder} }}\ncpu {{ main-core {of.main}{listed} }}\n"
 
 
 def port_commands() -> list[str]:
@@ -231,6 +229,10 @@ class Generated:
     def measure_steps(self, steps: Sequence[Step]) -> Trial:
         """Not asked for: see ``absent``."""
         raise DeviceError("a packet generator is not measured in steps")
+
+    def measure_tagged(self, rate_pps: float, duration_s: float, tags: Tags) -> Trial:
+        """Not asked for: see ``absent``."""
+        raise DeviceError("frames of a packet generator carry no time")
 
     def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Trial:
         """Not asked for: see ``absent``."""

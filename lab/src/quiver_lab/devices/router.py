@@ -240,6 +240,9 @@ class Quiver(Adapter):
         """Have the router run commands, one after the other."""
         host.run([control, "-s", str(socket)], text="\n".join(lines) + "\n", seconds=COMMANDS_S)
 
+    def prepare(self, device: testbed.Space, ports: tuple[str, str]) -> None:
+        """Set what this router needs of its ports on veth."""
+
     def rx_mode(self) -> str:
         """How it is told to wait for packets; empty where it is not told."""
         return self.campaign.testbed.rx_mode
@@ -299,6 +302,7 @@ class Quiver(Adapter):
                 if cell.link == "veth":
                     # What the kernel does for the device's ports is the device's work.
                     pin_device(wires.device, ports, cores, cell)
+                    self.prepare(wires.device, ports)
             else:
                 tester_ports = tuple(
                     f"memif:socket={folder}/{s}.sock,id=0,role=client,ring={testbed.MEMIF_RING}"
@@ -380,6 +384,14 @@ class FdioVpp(Quiver):
     def driver(self) -> str:
         """Packet sockets: not every build of VPP has AF_XDP."""
         return "af-packet"
+
+    def prepare(self, device: testbed.Space, ports: tuple[str, str]) -> None:
+        """Ports that work out checksums: without these and without segmentation, what VPP itself sends, such as ARP, is lost.
+
+        Seen with VPP 26.06 on Linux 6.18; frames that it forwards have nothing that is left to the port.
+        """
+        for port in ports:
+            device.run("ethtool", "-K", port, "tx", "on")
 
     def waiting(self, names: tuple[str, str]) -> tuple[list[str], list[str]]:
         """It has a command for ports that are there, none for those to come."""

@@ -3,7 +3,7 @@
 None of them knows a clock, a file or a process; all of them return every trial that they asked for.
 """
 
-from quiver_lab.procedures.latency import LatencyPoint, latency, pdv
+from quiver_lab.procedures.latency import LatencyPoint, TaggedLatency, latency, pdv, tagged_latency
 from quiver_lab.procedures.loss import LossPoint, frame_loss_rate
 from quiver_lab.procedures.mlrsearch import PRESETS, Goal, GoalResult, mlrsearch
 from quiver_lab.procedures.runs import RPlusResult, SoakResult, fixed_rate, r_plus, soak
@@ -19,6 +19,6 @@ from quiver_lab.procedures.throughput import ThroughputResult, throughput
 
 __all__ = [
     "PRESETS", "BackToBackResult", "Goal", "GoalResult", "LatencyPoint", "LossPoint", "RPlusResult", "RecoveryResult",
-    "ResetResult", "SoakResult", "ThroughputResult", "back_to_back", "fixed_rate", "frame_loss_rate", "latency", "mlrsearch",
-    "pdv", "r_plus", "recovery", "reset", "soak", "throughput",
+    "ResetResult", "SoakResult", "TaggedLatency", "ThroughputResult", "back_to_back", "fixed_rate", "frame_loss_rate", "latency", "mlrsearch",
+    "pdv", "r_plus", "recovery", "reset", "soak", "tagged_latency", "throughput",
 ]  # fmt: skip

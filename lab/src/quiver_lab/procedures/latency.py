@@ -1,12 +1,12 @@
-"""Latency at shares of the throughput (RFC 2544, section 26.2, extended as seed 002 does it), and delay variation."""
+"""Latency at shares of the throughput (RFC 2544, section 26.2, extended as seed 002 does it) and of tagged frames (RFC 8219), delay variation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quiver_lab.measurer import Measurer
-from quiver_lab.trial import Trial
+from quiver_lab.measurer import TAGGED, Measurer, TaggingMeasurer, Tags
+from quiver_lab.trial import Latency, Trial
 
 TENTHS = tuple(n / 10 for n in range(1, 11))
 """10 to 100 % of the throughput."""
@@ -57,3 +57,29 @@ def pdv(measurer: Measurer, *, rate_pps: float, duration_s: float = 60.0, repeat
             raise ValueError("no latency in this trial: delay variation cannot be told")
         values.append((max(x.p99_9 - x.min for x in taken), trial))
     return tuple(values)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedLatency:
+    """What tagged frames tell of one trial at the throughput (RFC 8219, section 7.2)."""
+
+    typical_ns: float | None
+    """The median of their latencies; none where no tagged frame came back."""
+    worst_case_ns: float | None
+    """The 99.9th percentile."""
+    frames: int
+    """Tagged frames that came back, of the stream that has the fewest."""
+    trial: Trial
+
+
+def tagged_latency(measurer: TaggingMeasurer, *, rate_pps: float, duration_s: float = 120.0, tags: Tags) -> TaggedLatency:
+    """Time tagged frames in the last part of one trial; of several streams and directions the larger latencies count."""
+    if not 0 <= tags.after_s < duration_s or tags.count < 1:
+        raise ValueError(f"{tags.count} tagged frames from {tags.after_s:g} s on in a trial of {duration_s:g} s")
+    trial = measurer.measure_tagged(rate_pps, duration_s, tags)
+    streams = [s for d in trial.directions for s in d.streams if str(s.get("name", "")).endswith(TAGGED)]
+    taken = [None if s.get("latency_ns") is None else Latency.model_validate(s["latency_ns"]) for s in streams]
+    known = [x for x in taken if x is not None]
+    if not known or len(known) < len(taken):
+        return TaggedLatency(None, None, 0, trial)
+    return TaggedLatency(max(x.p50 for x in known), max(x.p99_9 for x in known), min(x.count for x in known), trial)

@@ -295,7 +295,12 @@ def overload(
             continue
         for k in known:
             loss = k.values.get("loss_percent")
-            if loss and k.keys["dut"] not in (CANDIDATE, CONTROL) and _has(k.keys, wanted) and (mean := statistics.fmean(loss)) < 100:
+            if (
+                loss
+                and k.keys["dut"] not in (CANDIDATE, CONTROL)
+                and _has(k.keys, wanted)
+                and (mean := statistics.fmean(loss)) < 100
+            ):
                 out.append(
                     (
                         words.of_keys({"frame_bytes": "64", **p.cell}, without=("dut", "workers")),

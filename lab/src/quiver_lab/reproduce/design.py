@@ -138,7 +138,10 @@ def campaign_text(design: Design, options: Options) -> str:
     laid = design.document(options)
     if options.control:
         matrices = [laid["matrix"], *laid["further"]]
-        laid["further"] = [*laid["further"], *(m | {"dut": [options.control]} for m in matrices if m["dut"] == [options.candidate])]
+        laid["further"] = [
+            *laid["further"],
+            *(m | {"dut": [options.control]} for m in matrices if m["dut"] == [options.candidate]),
+        ]
     best = options.links()[1]
     own = {best: {"factor": options.best_scale.factor, "reason": options.best_scale.reason}} if options.best_scale else {}
     document = {

@@ -135,7 +135,7 @@ def test_unknown_keys_of_an_answer_are_kept() -> None:
 )
 def test_what_goes_wrong_is_one_line(tmp_path: Path, body: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Silence is the only case that waits.
-    monkeypatch.setattr("quiver_lab.tester.CLEAR_S", 0.2 if body == "pass" else 60.0)
+    monkeypatch.setattr("quiver_lab.client.CLEAR_S", 0.2 if body == "pass" else 60.0)
     tester = fake(tmp_path, body, grace_s=0.2 if body == "pass" else 30.0)
     with pytest.raises(TesterError, match=says) as caught:
         tester.stateful(REQUEST)

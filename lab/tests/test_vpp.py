@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 import pytest
+import yaml
 
 from quiver_lab import campaign
 from quiver_lab.devices import DeviceError, generator

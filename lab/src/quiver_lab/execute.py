@@ -131,6 +131,22 @@ def _tagged_latency(measurer: FullMeasurer, spec: c.TaggedLatency, line_pps: flo
     return Outcome(values, "typical_latency_us", 0.001, valid, tuple(notes))
 
 
+def _back_to_back(measurer: Measurer, spec: c.BackToBack, line_pps: float) -> Outcome:
+    rate, outcome = _search(measurer, line_pps, spec.search_s, spec.resolution_pps)
+    burst = procedures.back_to_back(
+        measurer, line_pps=line_pps, throughput_pps=rate or 0.0, longest_s=spec.longest_s, repeats=1
+    )
+    values = {
+        **outcome.values,
+        "burst_frames": burst.mean_frames,
+        "buffer_time_us": None if burst.at_limit else burst.corrected_buffer_s * 1e6,
+    }
+    notes = [*outcome.notes, *(["the longest burst that was tried passed"] if burst.at_limit else [])]
+    if burst.unproved:
+        notes.append(f"of {burst.unproved} lengths no trial was valid")
+    return Outcome(values, "burst_frames", 1.0, outcome.valid and not burst.unproved, tuple(notes))
+
+
 def _recovery(measurer: FullMeasurer, spec: c.Recovery, line_pps: float) -> Outcome:
     rate, outcome = _search(measurer, line_pps, spec.search_s, spec.resolution_pps)
     if rate is None:
@@ -284,20 +300,7 @@ def _execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: F
         case c.TaggedLatency():
             return _tagged_latency(measurer, spec, pps(spec.max_rate))
         case c.BackToBack():
-            line = pps(spec.max_rate)
-            rate, outcome = _search(measurer, line, spec.search_s, spec.resolution_pps)
-            burst = procedures.back_to_back(
-                measurer, line_pps=line, throughput_pps=rate or 0.0, longest_s=spec.longest_s, repeats=1
-            )
-            values = {
-                **outcome.values,
-                "burst_frames": burst.mean_frames,
-                "buffer_time_us": None if burst.at_limit else burst.corrected_buffer_s * 1e6,
-            }
-            notes = [*outcome.notes, *(["the longest burst that was tried passed"] if burst.at_limit else [])]
-            if burst.unproved:
-                notes.append(f"of {burst.unproved} lengths no trial was valid")
-            return Outcome(values, "burst_frames", 1.0, outcome.valid and not burst.unproved, tuple(notes))
+            return _back_to_back(measurer, spec, pps(spec.max_rate))
         case c.Recovery():
             return _recovery(measurer, spec, pps(spec.max_rate))
         case c.Reset():

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from pydantic import ValidationError
-
+from quiver_lab.client import TesterError, number, read_trial, serving
 from quiver_lab.measurer import TAGGED, Step, Tags
-from quiver_lab.processes import CommandError, last_line, running, wait_for
+from quiver_lab.processes import last_line
 from quiver_lab.stateful import Stateful, StatefulRequest
 from quiver_lab.trial import Trial
 
-CLEAR_S = 60.0
-"""For how long the tester waits for the clear command, saying nothing."""
-LISTENS_S = 20.0
+__all__ = ["NOT_VALID", "QuiverTester", "TesterError", "number", "read_trial", "stepped", "tagged"]
+
 NOT_VALID = 3
 """Exit status of a trial that ran and is not valid: its report says why."""
-
-
-class TesterError(RuntimeError):
-    """A trial that could not be run, or an answer that is none; one line."""
-
-    __test__ = False
-
-
-def number(value: float) -> str:
-    """A number without exponent and without trailing zeros."""
-    return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 def stepped(document: dict[str, Any], steps: Sequence[Step], frame_bytes: int | None) -> dict[str, Any]:
@@ -60,7 +45,7 @@ def stepped(document: dict[str, Any], steps: Sequence[Step], frame_bytes: int | 
 
 
 def tagged(document: dict[str, Any], tags: Tags, duration_s: float, frame_bytes: int | None) -> dict[str, Any]:
-    """A profile in which each stream has a second one of tagged frames, alike but for its rate, over the last part of a trial."""
+    """A profile in which each stream has another one of tagged frames, alike but for its rate, in the last part of a trial."""
     rate = math.ceil(tags.count / (duration_s - tags.after_s) + 1)
     out = []
     for stream in document["streams"]:
@@ -71,14 +56,6 @@ def tagged(document: dict[str, Any], tags: Tags, duration_s: float, frame_bytes:
         }  # fmt: skip
         out += [stream, own]
     return {**document, "streams": out}
-
-
-def read_trial(line: str) -> Trial:
-    """The trial that a tester printed."""
-    try:
-        return Trial.model_validate(json.loads(line))
-    except (ValueError, ValidationError) as error:
-        raise TesterError(f"the tester's answer is none: {' '.join(str(error).split())[:200]}") from error
 
 
 @dataclass(frozen=True)
@@ -171,82 +148,5 @@ class QuiverTester:
         """Measure a connection table, through ``serve`` on a socket beside the profile."""
         folder = self.profile.parent
         with serving(self.command, folder, clear=self.clear) as client:
-            client.ask("ports", ports=list(self.ports))
-            answer = client.ask("stateful", silence_s=self.grace_s + CLEAR_S + 2 * request.timeout, budget_s=request.budget_s,
-                                **request.as_json())  # fmt: skip
-        try:
-            return Stateful.model_validate(answer)
-        except ValidationError as error:
-            raise TesterError(f"the tester's answer is none: {' '.join(str(error).split())[:200]}") from error
-
-
-class Client:
-    """A connection to ``quiver-tester serve``: one request at a time."""
-
-    def __init__(self, connection: socket.socket, lines: IO[str], log: Path) -> None:
-        self._connection = connection
-        self._lines = lines
-        self._log = log
-        self._count = 0
-
-    def _send(self, op: str, keys: dict[str, object]) -> int:
-        self._count += 1
-        self._connection.sendall((json.dumps({"id": self._count, "op": op, **keys}) + "\n").encode())
-        return self._count
-
-    def ask(self, op: str, *, silence_s: float = 30.0, budget_s: float = math.inf, **keys: object) -> object:
-        """Send a request and wait for its reply; progress before it counts as a sign of life, longer silence is an error.
-
-        What progresses for longer than ``budget_s`` is told to end: its reply then says what there is.
-        """
-        self._connection.settimeout(silence_s)
-        until = time.monotonic() + budget_s
-        try:
-            mine = self._send(op, keys)
-            while line := self._lines.readline():
-                reply = json.loads(line)
-                if not isinstance(reply, dict):
-                    raise TesterError(f"the tester's reply to {op} is none: {line.strip()[:200]}")
-                if time.monotonic() > until:
-                    until = math.inf
-                    self._send("abort", {})
-                if reply.get("id") != mine or "event" in reply:
-                    continue
-                if reply.get("ok") is not True:
-                    raise TesterError(str(reply.get("error") or f"{op} failed without a reason"))
-                return reply.get("data")
-        except TimeoutError as error:
-            raise TesterError(f"the tester said nothing for {silence_s:g} s after {op}") from error
-        except (OSError, ValueError) as error:
-            raise TesterError(f"the tester's reply to {op} is none: {' '.join(str(error).split())[:200]}") from error
-        said = last_line(self._log.read_text(encoding="utf-8", errors="replace"))
-        raise TesterError(f"the tester ended during {op}" + (f": {said}" if said else ""))
-
-
-@contextlib.contextmanager
-def serving(command: Sequence[str], folder: Path, *, clear: str | None = None) -> Iterator[Client]:
-    """Have a tester that serves for the length of a block; it ends what it does when we go."""
-    path, log = folder / "serve.sock", folder / "serve.log"
-    more = ["--clear", clear] if clear else []
-    with running([*command, "serve", "--socket", str(path), *more], log=log) as process:
-        try:
-            wait_for(path, process, what="the tester", log=log)
-        except CommandError as error:
-            raise TesterError(str(error)) from error
-        with socket.socket(socket.AF_UNIX) as connection:
-            _connect(connection, path, process)
-            with connection.makefile("r", encoding="utf-8") as lines:
-                yield Client(connection, lines, log)
-
-
-def _connect(connection: socket.socket, path: Path, process: subprocess.Popen[str]) -> None:
-    """Connect to a socket whose file is there; between its making and its listening it refuses."""
-    until = time.monotonic() + LISTENS_S
-    while True:
-        try:
-            connection.connect(str(path))
-            return
-        except OSError as error:
-            if process.poll() is not None or time.monotonic() > until or not isinstance(error, ConnectionRefusedError):
-                raise TesterError(f"the tester does not listen on its socket: {error.strerror}") from error
-        time.sleep(0.01)
+            client.ports(self.ports)
+            return client.stateful(request, silence_s=self.grace_s)

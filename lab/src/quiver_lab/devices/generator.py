@@ -1,8 +1,8 @@
 """``link: pg``: a router's own packet generator as source and sink, with no tester and no ports that could be the limit.
 
-Quiver and VPP have the same commands for it. The streams run on the workers that forward them, one a worker and direction; what leaves is counted and dropped. A generator
-that is asked for more than its worker can forward sends less (*unsent*): that is the device's limit, not a tester's. Its own
-work is in the rate, and beside the graph's in the clocks (``pg-input``).
+Quiver and VPP have the same commands for it. The streams run on the workers that forward them, one a worker and direction;
+what leaves is counted and dropped. A generator that is asked for more than its worker can forward sends less (*unsent*): that
+is the device's limit, not a tester's. Its own work is in the rate, and beside the graph's in the clocks (``pg-input``).
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def streams(cell: Cell) -> list[tuple[str, str]]:
             largest = f"maxframe {cell.vector} " if cell.vector else ""
             out.append((
                 name,
-                f"packet-generator new {{ name {name} limit {ENDLESS} interface {PORTS[direction]} node ethernet-input size {size}-{size} "
-                f"worker {worker} {largest}data {{ IP{cell.ip}: {profiles.TESTER_MACS[direction]} -> {to} "
+                f"packet-generator new {{ name {name} limit {ENDLESS} interface {PORTS[direction]} node ethernet-input "
+                f"size {size}-{size} worker {worker} {largest}data {{ IP{cell.ip}: {profiles.TESTER_MACS[direction]} -> {to} "
                 f"UDP: {source} -> {target} UDP: 1025 -> 12 incrementing {payload} }} }}",
             ))  # fmt: skip
     return out

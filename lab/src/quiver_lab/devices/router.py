@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Cell
@@ -58,6 +57,16 @@ def interface_commands(cell: Cell, ports: tuple[str, str], ground: Ground) -> tu
             made.append(f"create host-interface name {port} hw-addr {mac}")
             names.append(f"host-{port}")
     return made, (names[0], names[1])
+
+
+def memif_ports(cell: Cell, folder: Path) -> tuple[str, str]:
+    """The tester's ports over memif, without addresses."""
+    left, right = (
+        f"memif:socket={folder}/{side}.sock,id=0,role=client,ring={testbed.MEMIF_RING}"
+        + (f",mac={mac}" if cell.operation == "mix" else "")
+        for side, mac in zip(NAMES, profiles.TESTER_MACS, strict=True)
+    )
+    return left, right
 
 
 def scenario_commands(cell: Cell, names: tuple[str, str]) -> list[str]:
@@ -304,11 +313,7 @@ class Quiver(Adapter):
                     pin_device(wires.device, ports, cores, cell)
                     self.prepare(wires.device, ports)
             else:
-                tester_ports = tuple(
-                    f"memif:socket={folder}/{s}.sock,id=0,role=client,ring={testbed.MEMIF_RING}"
-                    + (f",mac={mac}" if cell.operation == "mix" else "")
-                    for s, mac in zip(("left", "right"), profiles.TESTER_MACS, strict=True)
-                )  # type: ignore[assignment]
+                tester_ports = memif_ports(cell, folder)
             cards = ports if ground.drivers[0] not in KERNEL_DRIVERS else ()
             text = self.start_text(cell, ground.folder, cards)
             host.write(conf, text)
@@ -342,13 +347,6 @@ class Quiver(Adapter):
 
             forget()
 
-            def telemetry() -> dict[str, Any]:
-                return {
-                    "interfaces": ask("show", "interface"),
-                    "errors": ask("show", "errors"),
-                    "runtime": ask("show", "runtime"),
-                }
-
             yield Bench(
                 measurer,
                 {
@@ -358,7 +356,7 @@ class Quiver(Adapter):
                     "driver": "memif" if cell.link == "memif" else ground.drivers[0],
                     "rx_mode": self.rx_mode() or "as it comes",
                 },
-                telemetry,
+                lambda: {name: ask("show", name) for name in ("interface", "errors", "runtime")},
                 lambda: runtime_readings(ask("show", "runtime")),
                 forget,
                 ground.cores,

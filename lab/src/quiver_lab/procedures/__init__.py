@@ -19,6 +19,7 @@ from quiver_lab.procedures.throughput import ThroughputResult, throughput
 
 __all__ = [
     "PRESETS", "BackToBackResult", "Goal", "GoalResult", "LatencyPoint", "LossPoint", "RPlusResult", "RecoveryResult",
-    "ResetResult", "SoakResult", "TaggedLatency", "ThroughputResult", "back_to_back", "fixed_rate", "frame_loss_rate", "latency", "mlrsearch",
+    "ResetResult", "SoakResult", "TaggedLatency", "ThroughputResult", "back_to_back", "fixed_rate", "frame_loss_rate",
+    "latency", "mlrsearch",
     "pdv", "r_plus", "recovery", "reset", "soak", "tagged_latency", "throughput",
 ]  # fmt: skip

@@ -1,4 +1,7 @@
-"""Latency at shares of the throughput (RFC 2544, section 26.2, extended as seed 002 does it) and of tagged frames (RFC 8219), delay variation."""
+"""Latency at shares of the throughput, latency of tagged frames, and delay variation.
+
+RFC 2544, section 26.2, extended as seed 002 does it; RFC 8219, sections 7.2 and 7.3.1.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import jinja2
 from quiver_lab import stats
 from quiver_lab.energy import NO_METER
 from quiver_lab.quantities import of_quantity
-from quiver_lab.report import drawing, figures, tables
+from quiver_lab.report import course, drawing, figures, tables, telemetry, topology
 from quiver_lab.report.tables import Row, Versus
 from quiver_lab.store import Store
 
@@ -130,7 +130,8 @@ def build(store: Store, folder: Path) -> Path:
     write_tables(rows, folder)
     versus = tables.between_devices(rows)
     use = tables.uses(store)
-    cells = [(c, use[c.slug]) for c in store.campaign.cells() if c.slug in use]
+    measured = [c for c in store.campaign.cells() if c.slug in use]
+    cells = [(c, use[c.slug]) for c in measured]
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string(
         resources.files("quiver_lab.report").joinpath("page.html.j2").read_text(encoding="utf-8")
@@ -158,6 +159,10 @@ def build(store: Store, folder: Path) -> Path:
         no_meter=NO_METER,
         odd_count=sum(1 for r in records if r.run.attempt > 0),
         disturbed=tables.disturbed(store),
+        topologies=[(t, topology.svg(t)) for t in topology.topologies(store.campaign, measured, records)],
+        courses=[(c, course.svg(c)) for c in course.courses(measured, store.trials())],
+        counted=telemetry.write(measured, records, folder),
+        telemetry_folder=telemetry.FOLDER,
         traffic=tables.traffic,
         num=number,
         factor=factor,

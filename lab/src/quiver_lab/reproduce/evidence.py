@@ -153,7 +153,8 @@ def measured(known: list[Known]) -> list[Measured]:
             continue
         for quantity, values in k.values.items():
             if quantity == "receive_rate_pps" and k.cell.link == "pg" and k.cell.pattern != "static":
-                # A packet generator's rate holds the work of making frames, which the pattern changes: clocks of the graph do not.
+                # A packet generator's rate holds the work of making frames, which the pattern changes; clocks of the graph do
+                # not.
                 continue
             keys, name = by_load(k.keys, quantity)
             # A dispersion describes the repeats; it is no sample of anything.

@@ -172,8 +172,8 @@ def write_verdicts(told: Sequence[Told], path: Path, names: tuple[str, str]) -> 
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(
-            ["finding", "ports", "verdict", "low", "high", "why", "control", "control_low", "control_high", "control_why", "tells",
-             "text", "read_as", "section", "seed", "line"]
+            ["finding", "ports", "verdict", "low", "high", "why", "control", "control_low", "control_high", "control_why",
+             "tells", "text", "read_as", "section", "seed", "line"]
         )  # fmt: skip
         for t in told:
             f = t.candidate.finding

@@ -136,7 +136,7 @@ def test_the_real_tester_sends_to_itself_over_memif(tmp_path: Path) -> None:
         with pytest.raises(TesterError):
             tester.profile({"streams": 1})
         tester.profile(PROFILE)
-        trial = tester.trial(rate="10kpps", duration=0.5, size=64, progress=lambda p: told.append(p))
+        trial = tester.trial(rate="10kpps", duration=0.5, size=64, progress=told.append)
         (direction,) = trial.directions
         assert direction.sent == direction.received + direction.lost > 0
         assert told

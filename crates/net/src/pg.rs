@@ -14,6 +14,7 @@ mod field;
 mod input;
 pub mod ops;
 pub mod parse;
+mod resum;
 mod stream;
 
 pub use capture::{CreateFile, Written};

@@ -15,7 +15,7 @@ from quiver_lab import published
 from quiver_lab.findings import Judgement
 from quiver_lab.quantities import of_quantity
 from quiver_lab.report import drawing, figures, latex, number
-from quiver_lab.reproduce import capacity, control, counters, evidence, model, words
+from quiver_lab.reproduce import capacity, control, counters, coverage, evidence, model, questions, words
 from quiver_lab.reproduce.beside import Ours, Panel, Row, overload, panels, with_counters
 from quiver_lab.reproduce.control import Told
 from quiver_lab.reproduce.design import Design, candidate_of
@@ -253,6 +253,16 @@ def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgem
         archive=archive.name,
         digest=hashlib.sha256(archive.read_bytes()).hexdigest(),
         panels=[Drawn(panel, tuple(drawing.as_html(f) for f in mine)) for panel, mine in drawn],
+        asked=questions.answered(
+            store,
+            questions.Results(
+                known,
+                told,
+                coverage.of_panels(design, all_panels, modelled),
+                counters.counted(more) if design.counters else (),
+                len(modelled),
+            ),
+        ),
         told=[(t.candidate, t.control, t.says(*names)) for t in told],
         tally={v: sum(j.verdict.value == v for j in judgements) for v in dict.fromkeys(j.verdict.value for j in judgements)},
         ratios=ratios,

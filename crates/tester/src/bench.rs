@@ -37,7 +37,7 @@ use crate::time::Time;
 /// Packet buffers: a full ring of each port, twice, with room for what threads hold.
 const BUFFERS: u32 = 16_384;
 /// How often the control thread looks after sockets and clock while it waits.
-const TURN: Duration = Duration::from_millis(2);
+pub(crate) const TURN: Duration = Duration::from_millis(2);
 /// How often a neighbour is asked for.
 const ASK: Duration = Duration::from_millis(300);
 
@@ -399,8 +399,13 @@ impl Bench {
 
     /// Looks after sockets and clock, and waits a moment.
     pub fn turn(&mut self) {
+        self.turn_of(TURN);
+    }
+
+    /// The same for so long.
+    pub fn turn_of(&mut self, pause: Duration) {
         self.serve();
-        std::thread::sleep(TURN);
+        std::thread::sleep(pause);
     }
 
     /// Looks after sockets and clock.

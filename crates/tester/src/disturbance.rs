@@ -22,7 +22,7 @@ pub struct Machine {
 pub struct Disturbance {
     /// Seconds of all cores that the hypervisor gave to others.
     pub stolen_s: Option<f64>,
-    /// How often a thread of this process had to leave its core.
+    /// How often a thread of this process had to leave its core for somebody else.
     pub preempted: Option<u64>,
 }
 
@@ -61,6 +61,12 @@ impl Machine {
 }
 
 impl Disturbance {
+    /// Without what a thread of ours took from others of ours: one core at most each time that it went to work.
+    #[must_use]
+    pub fn besides(self, own: u64) -> Self {
+        Self { preempted: self.preempted.map(|n| n.saturating_sub(own)), ..self }
+    }
+
     /// Whether that is more than a quiet machine does in so many seconds.
     pub fn is_disturbed(&self, seconds: f64) -> bool {
         self.stolen_s.is_some_and(|s| s > 0.0) || self.preempted.is_some_and(|n| n as f64 > PREEMPTED_A_SECOND * seconds)
@@ -85,6 +91,8 @@ mod tests {
         let of = |stolen_s, preempted| Disturbance { stolen_s, preempted }.is_disturbed(2.0);
         assert!(!of(Some(0.0), Some(20)) && !of(None, None));
         assert!(of(Some(0.01), Some(0)) && of(None, Some(21)));
+        let shared = Disturbance { stolen_s: None, preempted: Some(30) };
+        assert_eq!((shared.besides(25).preempted, shared.besides(31).preempted), (Some(5), Some(0)));
         let before = Machine::now();
         assert!(before.since().preempted.is_some(), "Linux says it");
     }

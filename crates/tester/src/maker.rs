@@ -16,6 +16,7 @@ use quiver_wire::checksum::Update;
 
 use engine::Engine;
 use head::Head;
+pub(crate) use head::{default_v4, default_v6};
 use ready::{LINE, Patch, Ready, Template, Width};
 pub use replay::SignedFrames;
 
@@ -60,8 +61,8 @@ pub enum MakeError {
         /// What would do.
         error: String,
     },
-    /// Tags and frames without IP need Ethernet.
-    #[error("stream {0} has tags or no IP header, and its port carries IP packets only")]
+    /// Tags, labels and frames without IP need Ethernet.
+    #[error("stream {0} has tags, labels or no IP header, and its port carries IP packets only")]
     NeedsEthernet(String),
 }
 
@@ -112,7 +113,8 @@ impl Maker {
         }
         let size = stream.size.as_ref().or(size).ok_or_else(|| MakeError::NoSize(name()))?;
         stream.check_size(size).map_err(|error| MakeError::Size { stream: name(), error })?;
-        if !around.ethernet && (!stream.vlan.is_empty() || (stream.ipv4.is_none() && stream.ipv6.is_none())) {
+        let link = !stream.vlan.is_empty() || !stream.mpls.is_empty();
+        if !around.ethernet && (link || (stream.ipv4.is_none() && stream.ipv6.is_none())) {
             return Err(MakeError::NeedsEthernet(name()));
         }
         let mut seeds = Random::new(stream.seed.unwrap_or(around.seed));

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use quiver_drivers::xdp_engine::account::FLOWS;
 use quiver_wire::MacAddr;
 
-use crate::bench::{Bench, BenchError, Opened};
+use crate::bench::{Bench, BenchError, Opened, TURN};
 use crate::disturbance::Machine;
 use crate::maker::{MakeError, Maker, SignedFrames, Surroundings};
 use crate::port::PortSpec;
@@ -26,6 +26,7 @@ use crate::report::{Counters, Report, SCHEMA, Sample, Tester, rfc3339};
 use crate::sink::lock;
 use crate::source::{Job, Outgoing, Sent};
 use crate::stateful::table::{Tap, Task};
+use crate::time::Time;
 use crate::units::{Rate, RateError};
 
 use feed::Feed;
@@ -422,8 +423,15 @@ fn conduct(
     let (mut aborted, mut lost_link, mut cut) = (None, Vec::new(), None);
     let mut settling: Option<Settling> = None;
     let (mut sends, mut all_came) = (true, false);
+    // What others are told ahead of time must not wait, and a time that somebody sets passes as they like.
+    let attended = in_kernel.iter().any(|(_, _, feeds, _)| !feeds.is_empty()) || !matches!(bench.time(), Time::Real(_));
+    let (mut turns, mut disturbance) = (0, None);
     loop {
-        bench.turn();
+        // This thread may share its core with one that sends: each turn takes it away.
+        let now = bench.time().now();
+        let rest = next.min(start + duration).saturating_sub(now);
+        bench.turn_of(if sends && !attended { TURN.max(Duration::from_nanos(rest)) } else { TURN });
+        turns += u64::from(sends);
         for (port, part, feeds, sent) in &mut in_kernel {
             if let Some(engine) = &mut bench.ports()[*port].kernel {
                 failed.extend(kernel::follow(&mut engine.senders()[*part], feeds, sent));
@@ -457,6 +465,7 @@ fn conduct(
         }
         if sends && directions.iter().all(|d| d.sent.iter().all(|s| s.over.load(Ordering::Acquire))) {
             sends = false;
+            disturbance = Some(machine.since().besides(turns));
             settling = Some(Settling::begin(Instant::now()));
         }
         // Threads end by themselves; one that is kept from running must not hold up everything.
@@ -507,7 +516,7 @@ fn conduct(
         directions: reports,
         totals,
         cpu: busy(bench, &before, &after),
-        machine: machine.since(),
+        machine: disturbance.unwrap_or_else(|| machine.since().besides(turns)),
         self_test: None,
     }
 }

@@ -21,7 +21,7 @@ const FCS: usize = 4;
 const EXPERIMENTAL: EtherType = EtherType(0x88b5);
 
 /// RFC 2544, section C.2.2: 198.18.0.0/15, one half for each side.
-fn default_v4(side: Side) -> Ipv4Addr {
+pub(crate) fn default_v4(side: Side) -> Ipv4Addr {
     match side {
         Side::Left => Ipv4Addr::new(198, 18, 0, 2),
         Side::Right => Ipv4Addr::new(198, 19, 0, 2),
@@ -29,7 +29,7 @@ fn default_v4(side: Side) -> Ipv4Addr {
 }
 
 /// RFC 5180, section 8: 2001:2::/48, one half for each side.
-fn default_v6(side: Side) -> Ipv6Addr {
+pub(crate) fn default_v6(side: Side) -> Ipv6Addr {
     match side {
         Side::Left => Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 2),
         Side::Right => Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 2),
@@ -76,6 +76,8 @@ impl Head {
                 at += 4;
             }
         }
+        packet = stream.wrap(packet);
+        at += stream.around();
         let l3 = at;
         // A checksum of layer 4 covers the addresses; without one, IPv6 has none at all.
         let has_l4 = matches!(stream.l4(), L4::Udp | L4::Tcp);
@@ -137,7 +139,9 @@ impl Head {
     /// The frame of `size` bytes with FCS.
     pub(super) fn template(&self, stream: &Stream, size: u16, signed: bool, patches: &[Patch]) -> Template {
         let len = usize::from(size) - FCS - if self.ethernet { 0 } else { 14 };
-        let payload: Vec<u8> = (0..len.saturating_sub(self.headers)).map(|i| i as u8).collect();
+        let given = &stream.payload.0;
+        let payload: Vec<u8> =
+            (0..len.saturating_sub(self.headers)).map(|i| given.get(i).copied().unwrap_or(i as u8)).collect();
         let mut bytes = self.packet.clone().payload(&payload).build();
         let signature = bytes.len() - LEN.min(bytes.len());
         let zero = |bytes: &mut [u8], at: usize, n: usize| {

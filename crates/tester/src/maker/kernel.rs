@@ -50,6 +50,9 @@ impl Maker {
         }
         stream.ip_at = self.ip_checksum.unwrap_or(0) as u32;
         if let Some(place) = self.l4.filter(|_| self.signed || !self.varying.is_empty()) {
+            if place.checksum + 2 > HEAD {
+                return Err(format!("a checksum behind the first {HEAD} bytes of a frame"));
+            }
             (stream.l4_at, stream.l4_udp) = (place.checksum as u32, place.udp.into());
         }
         let mut parts = Vec::new();
@@ -98,6 +101,9 @@ fn upper(engine: &Engine) -> Option<u64> {
 /// A field for the kernel, and where it begins; of an IPv6 address a field for each half that varies. What does not is written into
 /// the templates.
 fn fields(patch: &Patch, templates: &mut [Template], rows: &mut Vec<Row>) -> Result<Vec<(Field, Place)>, String> {
+    if patch.at + patch.width.bytes() > HEAD {
+        return Err(format!("a varying field behind the first {HEAD} bytes of a frame"));
+    }
     let upper = upper(&patch.engine);
     let (field, place) = values(&patch.engine, upper.is_some(), rows)?;
     let mask = |on: bool| if on { u32::MAX } else { 0 };

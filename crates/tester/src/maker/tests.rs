@@ -228,3 +228,79 @@ proptest! {
         }
     }
 }
+
+/// What a frame holds from its first byte on, as far as it is given.
+fn assert_begins(frame: &[u8], with: &[u8]) {
+    assert_eq!(frame.get(..with.len()), Some(with), "{frame:02x?}");
+}
+
+#[test]
+fn labels_stand_between_tags_and_the_packet() {
+    let lines = "ipv4: { dst: { increment: { first: 198.19.0.2, count: 9 } } }\nudp: {}\nvlan: [ { id: 5 } ]
+                 mpls: [ { label: 1048575, tc: 5, ttl: 9 }, { label: 16 } ]";
+    let mut made = maker(lines, 80);
+    for _ in 0..20 {
+        let frame = made.make_bytes(5);
+        assert_begins(&frame[12..], &[0x81, 0, 0, 5, 0x88, 0x47, 0xff, 0xff, 0xfa, 9, 0, 1, 1, 64, 0x45]);
+        assert_intact(&frame, 26);
+        assert!(matches!(Signature::read(&frame), Reading::Valid(_)));
+    }
+}
+
+#[test]
+fn tunnels_wrap_packets_whose_sums_and_lengths_are_right() {
+    for (tunnel, inner, outer, head) in [
+        ("{ kind: ip, ipv4: {} }", "ipv4: {}\nudp: {}", 34, 0),
+        ("{ kind: ip, ipv6: { src: '2001:db8::1', dst: '2001:db8::2', dscp: 3 } }", "ipv4: {}\ntcp: {}", 54, 0),
+        ("{ kind: ip, ipv4: {} }", "ipv6: {}\nicmp: {}", 34, 0),
+        ("{ kind: gre, ipv4: { ttl: 9 } }", "ipv6: {}\nudp: {}", 34, 4),
+        ("{ kind: gre, ipv6: {}, key: 16909060 }", "ipv4: {}\nudp: {}", 54, 8),
+        ("{ kind: vxlan, ipv4: {}, vni: 16777215 }", "ipv4: {}\nudp: {}", 34, 30),
+        ("{ kind: vxlan, ipv6: {}, vni: 7, source-port: 50000 }", "ipv6: {}\nudp: {}", 54, 30),
+    ] {
+        let lines = format!("{inner}\ntunnel: {tunnel}");
+        let smallest = stream(&lines).smallest();
+        let mut made = maker(&lines, smallest + 11);
+        for n in 0..5 {
+            let mut frame = made.make_bytes(n);
+            assert_eq!(frame.len(), usize::from(smallest) + 7, "{tunnel}");
+            assert_intact(&frame, outer + head);
+            made.restamp(&mut frame, n + 9);
+            assert_intact(&frame, outer + head);
+            assert!(matches!(Signature::read(&frame), Reading::Valid(s) if s.time == n + 9));
+            if frame[14] >> 4 == 4 {
+                let ip = Ipv4Header::parse(&frame[14..]).unwrap();
+                assert!(Sum::of(&frame[14..34]).is_valid(), "outer IPv4 header");
+                assert_eq!(usize::from(ip.total_len.get()), frame.len() - 14);
+                assert_eq!(ip.src_addr().octets(), [198, 18, 0, 2]);
+            } else {
+                let ip = Ipv6Header::parse(&frame[14..]).unwrap();
+                assert_eq!(usize::from(ip.payload_len.get()), frame.len() - 54);
+            }
+        }
+    }
+}
+
+#[test]
+fn tunnels_say_what_they_carry() {
+    let of = |lines: &str| maker(lines, 200).make_bytes(0);
+    let frame = of("ipv6: {}\nudp: {}\ntunnel: { kind: gre, ipv4: {}, key: 16909060 }");
+    assert_eq!(frame[23], 47);
+    assert_begins(&frame[34..], &[0x20, 0, 0x86, 0xdd, 1, 2, 3, 4, 0x60]);
+    let frame = of("ipv4: {}\nudp: {}\ntunnel: { kind: gre, ipv4: {} }");
+    assert_begins(&frame[34..], &[0, 0, 8, 0, 0x45]);
+    let frame = of("ipv6: {}\nudp: {}\ntunnel: { kind: ip, ipv4: { dscp: 10 } }");
+    assert_eq!((frame[15], frame[23]), (40, 41));
+    let frame =
+        of("ipv4: {}\nudp: {}\ntunnel: { kind: vxlan, ipv4: {}, vni: 4660, ethernet: { dst: '02:00:00:00:00:77' } }");
+    // Ports, length, no checksum; then flags and identifier; then the frame within.
+    assert_begins(&frame[34..], &[0xc0, 0, 0x12, 0xb5, 0, 162, 0, 0]);
+    assert_begins(&frame[42..], &[8, 0, 0, 0, 0, 0x12, 0x34, 0, 2, 0, 0, 0, 0, 0x77, 2, 0, 0, 0, 1, 1, 8, 0, 0x45]);
+}
+
+#[test]
+fn a_payload_stands_first_and_the_rest_counts_up() {
+    let frame = maker("ipv4: {}\nudp: { src: 9, dst: 9 }\npayload: '474554FF'", 100).make_bytes(0);
+    assert_begins(&frame[42..], &[0x47, 0x45, 0x54, 0xff, 4, 5, 6]);
+    assert_intact(&frame, 14);
+}

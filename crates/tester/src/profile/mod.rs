@@ -1,6 +1,7 @@
 //! Traffic profiles: what a trial sends, as YAML or JSON. `apps/quiver-tester/README.md` documents every key.
 
 pub mod field;
+pub mod outer;
 pub mod replay;
 pub mod size;
 pub mod supply;
@@ -17,6 +18,7 @@ use quiver_wire::tcp::TcpFlags;
 use serde::{Deserialize, Serialize};
 
 pub use field::{Field, Lit, Value};
+pub use outer::{Label, Payload, Tunnel};
 pub use replay::Replay;
 pub use size::Size;
 pub use tuples::Tuples;
@@ -168,6 +170,12 @@ pub struct Stream {
     /// Tags, outermost first.
     #[serde(default)]
     pub vlan: Vec<Vlan>,
+    /// Labels of MPLS, outermost first.
+    #[serde(default)]
+    pub mpls: Vec<Label>,
+    /// A tunnel around its packets.
+    #[serde(default)]
+    pub tunnel: Option<Tunnel>,
     /// IPv4 header.
     #[serde(default)]
     pub ipv4: Option<Ip<Ipv4Addr>>,
@@ -183,6 +191,9 @@ pub struct Stream {
     /// ICMP or ICMPv6 echo request.
     #[serde(default)]
     pub icmp: Option<Echo>,
+    /// What its payload begins with; the rest counts up.
+    #[serde(default)]
+    pub payload: Payload,
     /// Packets that it sends as they are, in place of headers and sizes.
     #[serde(default)]
     pub pcap: Option<Replay>,
@@ -338,11 +349,14 @@ impl Stream {
             seed: None,
             ethernet: Ethernet::default(),
             vlan: Vec::new(),
+            mpls: Vec::new(),
+            tunnel: None,
             ipv4: None,
             ipv6: None,
             udp: None,
             tcp: None,
             icmp: None,
+            payload: Payload::default(),
             pcap: None,
             tuples: None,
         }
@@ -375,14 +389,15 @@ impl Stream {
             L4::Tcp => 20,
             L4::None => 0,
         };
-        14 + 4 * self.vlan.len() + l3 + l4
+        14 + 4 * self.vlan.len() + self.around() + l3 + l4
     }
 
-    /// Smallest frame with FCS that holds headers and, where it has one, the signature.
+    /// Smallest frame with FCS that holds headers, the payload that is given and, where it has one, the signature.
     pub fn smallest(&self) -> u16 {
+        let filled = self.headers() + self.payload.0.len();
         match self.signature {
-            SignatureMode::Full => Self::smallest_for(self.headers()),
-            SignatureMode::Auto | SignatureMode::None => ((self.headers() + 4) as u16).max(size::MIN),
+            SignatureMode::Full => Self::smallest_for(filled),
+            SignatureMode::Auto | SignatureMode::None => (filled + 4).min(usize::from(u16::MAX)).max(size::MIN.into()) as u16,
         }
     }
 
@@ -397,7 +412,7 @@ impl Stream {
 
     /// Smallest frame with FCS that holds so many bytes of headers and a signature.
     pub(crate) fn smallest_for(headers: usize) -> u16 {
-        ((headers + crate::signature::LEN + 4) as u16).max(size::MIN)
+        (headers + crate::signature::LEN + 4).min(usize::from(u16::MAX)).max(size::MIN.into()) as u16
     }
 
     /// The same stream the other way.
@@ -414,6 +429,7 @@ impl Stream {
         }
         [&mut other.udp, &mut other.tcp].into_iter().flatten().for_each(swap);
         std::mem::swap(&mut other.ethernet.src, &mut other.ethernet.dst);
+        other.mirror_around();
         other
     }
 }
@@ -574,6 +590,7 @@ impl Stream {
         if self.udp.as_ref().is_some_and(|udp| udp.flags.is_some()) {
             return wrong(".udp.flags", "UDP has no flags".to_owned());
         }
+        self.check_around()?;
         if self.vlan.len() > 2 {
             return wrong(".vlan", "a frame has at most two tags".to_owned());
         }
@@ -614,7 +631,8 @@ impl Stream {
         }
         let headers = [self.ipv4.is_some(), self.ipv6.is_some(), self.udp.is_some(), self.tcp.is_some(), self.icmp.is_some()];
         let link = [self.ethernet.src.is_some(), self.ethernet.dst.is_some(), !self.vlan.is_empty(), self.size.is_some()];
-        if headers.iter().chain(&link).any(|given| *given) {
+        let more = [!self.mpls.is_empty(), self.tunnel.is_some(), !self.payload.0.is_empty()];
+        if headers.iter().chain(&link).chain(&more).any(|given| *given) {
             return wrong(".pcap", "a capture has sizes and headers of its own: leave out all other keys that say some");
         }
         Ok(())

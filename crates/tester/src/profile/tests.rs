@@ -174,3 +174,59 @@ fn prefixes_by_popularity_and_flags_are_checked() {
     assert!(error_of(&stream("ipv4: {}\nudp: { flags: [ syn ] }")).contains("UDP has no flags"));
     assert!(error_of(&stream("ipv4: {}\ntcp: { flags: [ xyz ] }")).contains("unknown variant `xyz`"));
 }
+
+#[test]
+fn what_stands_around_a_packet_is_checked() {
+    let ip = |lines: &str| error_of(&stream(&format!("ipv4: {{}}\nudp: {{}}\n{lines}")));
+    for (lines, words) in [
+        ("mpls: [ { label: 1048576 } ]", "streams[0].mpls[0].label: a label is 0 to 1048575"),
+        ("mpls: [ { label: 1, tc: 8 } ]", "streams[0].mpls[0].tc: a traffic class is 0 to 7"),
+        ("tunnel: { kind: gre }", "streams[0].tunnel: it has one of ipv4 and ipv6"),
+        ("tunnel: { kind: gre, ipv4: {}, ipv6: {} }", "streams[0].tunnel: it has one of"),
+        ("tunnel: { kind: gre, ipv4: {}, vni: 3 }", "streams[0].tunnel.vni: of `kind: vxlan' only"),
+        ("tunnel: { kind: ip, ipv4: {}, source-port: 3 }", "streams[0].tunnel.source-port: of `kind: vxlan' only"),
+        ("tunnel: { kind: ip, ipv4: {}, ethernet: {} }", "streams[0].tunnel.ethernet: of"),
+        ("tunnel: { kind: ip, ipv4: {}, key: 3 }", "streams[0].tunnel.key: of `kind: gre' only"),
+        ("tunnel: { kind: vxlan, ipv4: {} }", "streams[0].tunnel.vni: vxlan has a network identifier"),
+        ("tunnel: { kind: vxlan, ipv4: {}, vni: 16777216 }", "streams[0].tunnel.vni: vxlan has"),
+        ("tunnel: { kind: ip, ipv6: { dscp: 64 } }", "streams[0].tunnel.ipv6.dscp: a code point is 0 to 63"),
+        ("tunnel: { kind: geneve, ipv4: {} }", "streams[0].tunnel.kind: unknown variant `geneve`"),
+        ("payload: abc", "streams[0].payload: bytes are written in hexadecimal"),
+        ("payload: 0g", "streams[0].payload: bytes are written in hexadecimal"),
+        ("payload: ''", "streams[0].payload: bytes are written in hexadecimal"),
+        ("size: 64\npayload: '00'", "frames of 64 bytes have no room for headers and signature: 65 bytes or more"),
+    ] {
+        assert!(ip(lines).contains(words), "{lines}: {}", ip(lines));
+    }
+    let nine = format!("mpls: [ {} ]", "{ label: 1 }, ".repeat(9));
+    assert!(ip(&nine).contains("streams[0].mpls: a frame has at most eight labels"));
+    assert!(error_of(&stream("mpls: [ { label: 3 } ]")).contains("labels and tunnels carry ipv4 or ipv6"));
+}
+
+#[test]
+fn labels_tunnels_and_payload_take_room() {
+    let smallest = |lines: &str| Profile::of_yaml("p", &stream(&format!("ipv4: {{}}\nudp: {{}}\n{lines}"))).unwrap().streams[0].smallest();
+    assert_eq!(smallest("mpls: [ { label: 1 }, { label: 2 } ]"), 72);
+    assert_eq!(smallest("tunnel: { kind: ip, ipv4: {} }"), 84);
+    assert_eq!(smallest("tunnel: { kind: gre, ipv6: {}, key: 1 }"), 112);
+    assert_eq!(smallest("tunnel: { kind: vxlan, ipv4: {}, vni: 1 }"), 114);
+    assert_eq!(smallest("payload: '0011223344'"), 69);
+}
+
+#[test]
+fn a_mirrored_tunnel_has_its_addresses_exchanged() {
+    let text = "name: p
+bidirectional: true
+streams:
+- name: s
+  ipv4: {}
+  udp: {}
+  tunnel: { kind: vxlan, vni: 1, ipv4: { src: 10.0.0.1, dst: 10.0.0.2 }, ethernet: { src: '02:00:00:00:00:01' } }
+";
+    let profile = Profile::of_yaml("p", text).unwrap();
+    let (left, right) = (profile.streams_from(Side::Left), profile.streams_from(Side::Right));
+    let [a, b] = [&left, &right].map(|s| s[0].tunnel.clone().unwrap());
+    let [x, y] = [&a, &b].map(|t| t.ipv4.unwrap());
+    assert_eq!((x.src, x.dst), (y.dst, y.src));
+    assert_eq!(a.ethernet.unwrap().src.map(|m| m.0), b.ethernet.unwrap().dst.map(|m| m.0));
+}

@@ -117,6 +117,16 @@ fn kinds() -> Vec<(&'static str, Size)> {
             Size::Fixed(90),
         ),
         ("ipv6: { src: { zipf: { prefixes: [ '2001:db8::/64', '2001:db8::/100' ] } } }\nudp: {}", Size::Fixed(90)),
+        // Labels, a tunnel, a payload.
+        (
+            "ipv4: { dst: { increment: { first: 10.0.0.1, count: 3 } } }\nudp: {}\nmpls: [ { label: 7 }, { label: 9, tc: 3 } ]\npayload: '0102'",
+            Size::Fixed(90),
+        ),
+        (
+            "ipv4: { src: { random: { first: 10.0.0.1, last: 10.0.0.9 } } }\nudp: {}\ntunnel: { kind: vxlan, ipv4: {}, vni: 5 }",
+            Size::List(vec![114, 200, 1500]),
+        ),
+        ("ipv6: {}\ntcp: {}\ntunnel: { kind: gre, ipv4: {}, key: 1 }", Size::Fixed(140)),
         // Frames of several sizes leave their signatures in one another's pages.
         ("ipv4: {}\nudp: {}", random(64, 1518)),
         ("ipv6: {}\nudp: { src: [ 5, 6, 7 ] }", random(84, 140)),
@@ -304,13 +314,17 @@ fn accounts_of_the_kernel_are_those_of_the_receiver() {
 #[test]
 fn what_the_kernel_cannot_make_is_refused() {
     let refused = |lines: &str, duration| {
-        let stream = outgoing(lines, &Size::Fixed(90), 1);
+        let stream = outgoing(lines, &Size::Fixed(190), 1);
         let error = departures(&[stream], TAG, duration, None).unwrap_err();
         assert!(!error.contains('\n'), "{error}");
         error
     };
     let odd = "ipv6: { src: { random: { first: '::', last: 'ffff::' } } }\nudp: {}";
     assert!(refused(odd, 1).contains("no power of two"));
+    let deep = "ipv6: { dst: { random: { first: '2001::', last: '2001::9' } } }\nvlan: [ { id: 1 }, { id: 2 } ]\ntunnel: { kind: vxlan, ipv6: {}, vni: 1 }";
+    assert!(refused(deep, 1).contains("a varying field behind the first 128 bytes of a frame"), "{}", refused(deep, 1));
+    let fixed = "ipv6: {}\ntcp: { src: 1, dst: 2 }\ntunnel: { kind: vxlan, ipv6: {}, vni: 1 }";
+    assert!(refused(fixed, 1).contains("a checksum behind the first 128 bytes of a frame"), "{}", refused(fixed, 1));
     assert!(refused("ipv4: {}\nudp: {}", LONGEST + 1).contains("for more than 1000 s"));
     let many: Vec<_> = (0..=STREAMS as u16).map(|id| outgoing("ipv4: {}\nudp: {}", &Size::Fixed(64), id)).collect();
     assert!(departures(&many, TAG, 1, None).unwrap_err().contains("more than 16 streams"));

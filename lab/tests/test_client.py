@@ -143,5 +143,11 @@ def test_the_real_tester_sends_to_itself_over_memif(tmp_path: Path) -> None:
         ended = tester.trial(rate="10kpps", duration=600, size=64, progress=lambda p: p.sent < 100)
         assert not ended.valid
         assert ended.duration_s < 600
+        faster = tester.trial(rate="1kpps", duration=1, size=64, progress=lambda p: "5kpps" if p.t_s < 0.15 else None)
+        (direction,) = faster.directions
+        assert 1000 < direction.intended < 5000
+        assert direction.sent == direction.received + direction.lost
+        with pytest.raises(TesterError, match="a change of rate: `fast' is no rate"):
+            tester.trial(rate="1kpps", duration=0.3, size=64, progress=lambda _: "fast")
         # Ports and profile are still there.
         assert tester.trial(rate="1kpps", duration=0.1, size=128).sent > 0

@@ -5,7 +5,7 @@
 //!   connection ── thread that reads lines ──┴─► requests, one after the other ─► main thread: ports, profile, trial
 //! ```
 //!
-//! While a trial runs, `stats` and `abort` are answered at once and everything else is refused. A trial whose client has gone
+//! While a trial runs, `stats`, `rate` and `abort` are answered at once and everything else is refused. A trial whose client has gone
 //! is ended.
 
 use std::fs;
@@ -23,7 +23,8 @@ use quiver_tester_core::profile::Profile;
 use quiver_tester_core::report::SelfTest;
 use quiver_tester_core::request::{Request, TrialRequest};
 use quiver_tester_core::stateful::StatefulRequest;
-use quiver_tester_core::trial::{self, Progress};
+use quiver_tester_core::trial::{self, Progress, Watch};
+use quiver_tester_core::units::Rate;
 use serde_json::{Value, json};
 
 use crate::Failure;
@@ -160,7 +161,7 @@ impl Server {
                 Ok(outcome.json())
             }
             Request::Stats => Ok(json!({ "running": false })),
-            Request::Abort => Err("no trial runs".to_owned()),
+            Request::Rate(_) | Request::Abort => Err("no trial runs".to_owned()),
         }
     }
 
@@ -190,8 +191,8 @@ impl Server {
         let plan = trial.plan(self.profile.clone().ok_or("no profile: request `profile' first")?);
         self.reopen(plan.max_frame())?;
         let (Some(bench), queue) = (&mut self.bench, &self.queue) else { return Err(NO_PORTS.to_owned()) };
-        let mut watch = watcher(queue, request, client, stop);
-        let mut report = trial::run(bench, &plan, &mut watch).map_err(text)?;
+        let mut watch = Watcher::new(queue, request, client, stop);
+        let mut report = trial::run_watched(bench, &plan, &mut watch).map_err(text)?;
         report.self_test.clone_from(&self.self_test);
         serde_json::to_value(report).map_err(text)
     }
@@ -207,8 +208,15 @@ impl Server {
         stateful.plan(clear.clone()).map_err(text)?;
         self.reopen(stateful.max_frame())?;
         let Self { bench: Some(bench), queue, .. } = self else { return Err(NO_PORTS.to_owned()) };
-        let mut watch = watcher(queue, request, client, stop);
-        let outcome = crate::stateful::measured(bench, stateful, clear, &mut watch).map_err(text)?;
+        let mut watch = Watcher::new(queue, request, client, stop);
+        let mut told = |progress: &Progress| {
+            let go_on = watch.progress(progress);
+            if watch.rate().is_some() {
+                watch.changed(Err("a stateful measurement finds its rates itself".to_owned()));
+            }
+            go_on
+        };
+        let outcome = crate::stateful::measured(bench, stateful, clear, &mut told).map_err(text)?;
         serde_json::to_value(outcome).map_err(text)
     }
 
@@ -225,33 +233,79 @@ impl Server {
 }
 
 /// Tells a client how far its trial is, and serves the others meanwhile.
-fn watcher<'a>(
+struct Watcher<'a> {
     queue: &'a Receiver<Message>,
-    request: &Value,
+    /// Of the request that began it.
+    id: Value,
     client: &'a Client,
     stop: &'a AtomicBool,
-) -> impl FnMut(&Progress) -> bool + 'a {
-    let id = request.get("id").cloned().unwrap_or(Value::Null);
-    let mut ended = false;
-    move |progress: &Progress| {
+    ended: bool,
+    /// A rate that somebody asked for, by which request.
+    wanted: Option<(Rate, Value, Client)>,
+    /// The same, on its way to the streams.
+    asked: Option<(Value, Client)>,
+}
+
+impl<'a> Watcher<'a> {
+    fn new(queue: &'a Receiver<Message>, request: &Value, client: &'a Client, stop: &'a AtomicBool) -> Self {
+        let id = request.get("id").cloned().unwrap_or(Value::Null);
+        Self { queue, id, client, stop, ended: false, wanted: None, asked: None }
+    }
+
+    fn serve(&mut self, request: Value, from: Client, progress: &Progress) {
+        match Request::of(&request) {
+            Ok(Request::Abort) => {
+                self.ended = true;
+                reply(&from, &request, Ok(Value::Null));
+            }
+            Ok(Request::Stats) => reply(&from, &request, Ok(json!({ "running": true, "progress": progress }))),
+            Ok(Request::Rate(rate)) => {
+                // Of two that come within a tenth of a second the later one counts.
+                if let Some((_, before, client)) = self.wanted.replace((rate, request, from)) {
+                    reply(&client, &before, Err("another rate was asked for after it".to_owned()));
+                }
+            }
+            Ok(_) => reply(&from, &request, Err("a trial runs: wait for its reply, or request `abort'".to_owned())),
+            Err(error) => reply(&from, &request, Err(error)),
+        }
+    }
+}
+
+/// Whoever asked for a rate that the trial no longer took is told so.
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        let waiting = self.wanted.take().map(|(_, request, client)| (request, client));
+        for (request, client) in waiting.into_iter().chain(self.asked.take()) {
+            reply(&client, &request, Err("the trial has ended".to_owned()));
+        }
+    }
+}
+
+impl Watch for Watcher<'_> {
+    fn progress(&mut self, progress: &Progress) -> bool {
         if progress.of_s > 0.0 {
             let Progress { t_s, of_s, sent, received } = progress;
-            let event = json!({ "event": "progress", "id": id, "t_s": t_s, "of_s": of_s, "sent": sent, "received": received });
-            write(client, &event);
+            let event = json!({ "event": "progress", "id": self.id, "t_s": t_s, "of_s": of_s, "sent": sent, "received": received });
+            write(self.client, &event);
         }
-        while let Ok(message) = queue.try_recv() {
+        while let Ok(message) = self.queue.try_recv() {
             match message {
-                Message::Gone(other) => ended |= Arc::ptr_eq(&other, client),
-                Message::Request(other, from) => match other.get("op").and_then(Value::as_str) {
-                    Some("abort") => {
-                        ended = true;
-                        reply(&from, &other, Ok(Value::Null));
-                    }
-                    Some("stats") => reply(&from, &other, Ok(json!({ "running": true, "progress": progress }))),
-                    _ => reply(&from, &other, Err("a trial runs: wait for its reply, or request `abort'".to_owned())),
-                },
+                Message::Gone(other) => self.ended |= Arc::ptr_eq(&other, self.client),
+                Message::Request(other, from) => self.serve(other, from, progress),
             }
         }
-        !ended && !stop.load(Ordering::Relaxed)
+        !self.ended && !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn rate(&mut self) -> Option<Rate> {
+        let (rate, request, client) = self.wanted.take()?;
+        self.asked = Some((request, client));
+        Some(rate)
+    }
+
+    fn changed(&mut self, outcome: Result<(), String>) {
+        if let Some((request, client)) = self.asked.take() {
+            reply(&client, &request, outcome.map(|()| Value::Null));
+        }
     }
 }

@@ -491,6 +491,12 @@ impl Bench {
         self.graph.input::<Source, _>(source, thread, move |node| node.start(interface, job));
     }
 
+    /// Has streams of a port's thread go on with other gaps between their frames, ns, to the end of a trial of `duration` ns.
+    pub fn change(&mut self, port: usize, thread: usize, gaps: Vec<Option<f64>>, duration: u64) {
+        let (source, interface) = (self.source, self.ports[port].interface);
+        self.graph.input::<Source, _>(source, thread, move |node| node.change(interface, &gaps, duration));
+    }
+
     /// Ends all jobs.
     pub fn stop(&mut self) {
         let source = self.source;

@@ -139,6 +139,23 @@ impl Pace {
         matches!(self.kind, Kind::Max { .. })
     }
 
+    /// Whether frames leave evenly, at a rate and without bursts.
+    pub fn is_even(&self) -> bool {
+        matches!(self.kind, Kind::Constant { .. })
+    }
+
+    /// Goes on from the frame that is due next with another gap, ns, to the end of the trial; returns how many frames there are now in all.
+    /// Only where frames leave evenly.
+    pub fn change(&mut self, gap: f64, duration: u64) -> u64 {
+        let Some(due) = self.due() else { return self.total };
+        if let Kind::Constant { gap: own, phase } = &mut self.kind {
+            let left = ((duration as f64 - due as f64) / gap).max(0.0).ceil();
+            self.total = self.done + left as u64;
+            (*own, *phase) = (gap, due as f64 - self.done as f64 * gap);
+        }
+        self.total
+    }
+
     /// Frames in all; `None` where there is no end.
     pub fn total(&self) -> Option<u64> {
         (!self.is_max()).then_some(self.total)
@@ -258,6 +275,23 @@ mod tests {
         let poisson = times(schedule(Departures::Poisson).pace(1_000_000_000, (0, 1), 7));
         assert!(poisson.len() == 600 && poisson.is_sorted() && poisson[0] >= 400_000_000 && poisson[599] <= 1_000_000_000);
         assert!(times(schedule(Departures::Constant).pace(300_000_000, (0, 1), 0)).is_empty());
+    }
+
+    #[test]
+    fn another_rate_goes_on_from_the_next_frame() {
+        let mut pace = Pace::new(Departures::Constant, 1000.0, 1_000_000_000, 0);
+        assert!(pace.is_even());
+        (0..250).for_each(|_| pace.depart());
+        // Of the quarter second 250 have gone; the rest of the second has ten times as many.
+        assert_eq!(pace.change(1e5, 1_000_000_000), 250 + 7500);
+        let rest = times(pace.clone());
+        assert_eq!((rest.len(), rest[0], rest[1], rest[7499]), (7500, 250_000_000, 250_100_000, 999_900_000));
+        assert_eq!(pace.change(1e9, 1_000_000_000), 251);
+        assert_eq!(times(pace), [250_000_000]);
+        let mut over = Pace::new(Departures::Constant, 10.0, 100_000_000, 0);
+        over.depart();
+        assert_eq!((over.change(1e6, 100_000_000), over.due()), (1, None));
+        assert!(!Pace::new(Departures::Poisson, 10.0, 1_000_000_000, 0).is_even() && !Pace::max(1.0).is_even());
     }
 
     #[test]

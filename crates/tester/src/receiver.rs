@@ -95,6 +95,11 @@ impl Receiver {
         }
     }
 
+    /// Awaits any number of frames from now on: how many there will be is no longer known.
+    pub fn await_any(&mut self) {
+        self.flows.iter_mut().for_each(|flow| flow.tracker.await_any());
+    }
+
     /// Frames that are not of this trial.
     pub fn foreign(&self) -> u64 {
         self.foreign

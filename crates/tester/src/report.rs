@@ -178,6 +178,15 @@ pub struct Cpu {
     pub busy: f64,
 }
 
+/// Another rate while a trial ran.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RateChange {
+    /// When, from the start of the trial.
+    pub t_s: f64,
+    /// The rate from then on.
+    pub rate: String,
+}
+
 /// A trial.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -211,6 +220,9 @@ pub struct Report {
     pub cpu: Vec<Cpu>,
     /// What the machine did meanwhile.
     pub machine: Disturbance,
+    /// Rates that it went on with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<RateChange>,
     /// What the tester itself could do, where that was measured and is to be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_test: Option<SelfTest>,

@@ -28,6 +28,8 @@ pub enum Request {
     Trial(TrialRequest),
     /// Say how far a trial is.
     Stats,
+    /// Go on with another rate in the trial that runs.
+    Rate(Rate),
     /// End the trial that runs.
     Abort,
     /// Measure a gateway that tracks connections.
@@ -101,8 +103,13 @@ impl Request {
                 Ok(Self::SelfTest(SelfTestRequest { duration: length(request, "duration")?, hold: length(request, "hold")? }))
             }
             Some("stats") => check_keys(request, &[]).map(|()| Self::Stats),
+            Some("rate") => {
+                check_keys(request, &["rate"])?;
+                let rate = request.get("rate").and_then(Value::as_str).ok_or("`rate' is a text such as 1.5Mpps")?;
+                rate.parse().map(Self::Rate).map_err(text)
+            }
             Some("abort") => check_keys(request, &[]).map(|()| Self::Abort),
-            _ => Err("`op' is one of ports, profile, trial, abort, stats, stateful, self-test".to_owned()),
+            _ => Err("`op' is one of ports, profile, trial, rate, abort, stats, stateful, self-test".to_owned()),
         }
     }
 }
@@ -202,6 +209,9 @@ mod tests {
             (json!({ "op": "trial", "size": 63 }), "64 to 9216"),
             (json!({ "op": "trial", "rate": 5 }), "`rate' is a text"),
             (json!({ "op": "trial", "seed": "x" }), "whole number"),
+            (json!({ "op": "rate" }), "`rate' is a text"),
+            (json!({ "op": "rate", "rate": "fast" }), "`fast' is no rate"),
+            (json!({ "op": "rate", "rate": "1pps", "size": 64 }), "there are: rate"),
             (json!({ "op": "self-test", "hold": 0 }), "`hold' must be above 0"),
             (json!({ "op": "self-test", "rate": 0 }), "there are: duration, hold"),
             (json!({ "op": "stateful", "measure": "speed" }), "measure: `speed' is no measurement"),

@@ -42,6 +42,8 @@ pub struct Sent {
     pub frames: Vec<AtomicU64>,
     /// Bytes sent with FCS, by stream.
     pub bytes: Vec<AtomicU64>,
+    /// Frames to be sent in all, by stream, where a rate was changed; else the largest number.
+    pub planned: Vec<AtomicU64>,
     /// Frames that the device refused for good.
     pub refused: AtomicU64,
     /// Nothing more will be sent.
@@ -59,6 +61,7 @@ impl Sent {
         Self {
             frames: zeros(),
             bytes: zeros(),
+            planned: (0..streams).map(|_| AtomicU64::new(u64::MAX)).collect(),
             refused: AtomicU64::new(0),
             over: AtomicBool::new(false),
             last: AtomicU64::new(0),
@@ -134,6 +137,16 @@ impl Source {
         let Some(lane) = self.lanes.iter_mut().find(|l| l.interface == interface) else { return false };
         lane.running = Some(Running { job, errors: histogram() });
         true
+    }
+
+    /// Has streams of a port's job go on with other gaps between their frames, ns, to the end of a trial of `duration` ns.
+    pub fn change(&mut self, interface: IfIndex, gaps: &[Option<f64>], duration: u64) {
+        let Some(running) = self.lanes.iter_mut().find(|l| l.interface == interface).and_then(|l| l.running.as_mut()) else { return };
+        for ((stream, gap), planned) in running.job.streams.iter_mut().zip(gaps).zip(&running.job.sent.planned) {
+            if let Some(gap) = gap {
+                planned.store(stream.pace.change(*gap, duration), Ordering::Release);
+            }
+        }
     }
 
     /// Ends all jobs with their next turn.

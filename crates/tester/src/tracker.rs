@@ -77,6 +77,11 @@ impl Tracker {
         self.counts
     }
 
+    /// Numbers have no end from now on.
+    pub fn await_any(&mut self) {
+        self.end = u64::MAX;
+    }
+
     /// Adds what another account of the stream has counted.
     pub fn add_counts(&mut self, other: &Arrivals) {
         self.counts.add(other);

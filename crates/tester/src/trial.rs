@@ -1,5 +1,6 @@
 //! One trial: send what was asked, wait for what is under way, say what became of it and whether that can be believed.
 
+mod change;
 pub mod dry;
 mod feed;
 mod kernel;
@@ -22,13 +23,16 @@ use crate::port::PortSpec;
 use crate::profile::{Profile, Replay, Side, Signing, Size, Stream};
 use crate::random::Random;
 use crate::receiver::{Flow, Receiver};
-use crate::report::{Counters, Report, SCHEMA, Sample, Tester, rfc3339};
+use crate::report::{Counters, RateChange, Report, SCHEMA, Sample, Tester, rfc3339};
 use crate::sink::lock;
 use crate::source::{Job, Outgoing, Sent};
 use crate::stateful::table::{Tap, Task};
 use crate::time::Time;
 use crate::units::{Rate, RateError};
 
+pub use change::Watch;
+
+pub(crate) use change::Told;
 use feed::Feed;
 use outcome::{Before, busy, finish};
 use settling::Settling;
@@ -178,6 +182,8 @@ struct Direction {
     streams: Vec<Stream>,
     /// Frames that each stream number is to send; stream s has the numbers s × threads to (s + 1) × threads.
     planned: Vec<Option<u64>>,
+    /// Of each stream whether its frames leave evenly, at a rate and without bursts.
+    even: Vec<bool>,
     /// Which frames of each stream have a signature.
     signed: Vec<SignedFrames>,
     threads: usize,
@@ -227,6 +233,14 @@ fn rates(streams: &[Stream], plan: &Plan) -> Result<Vec<Option<f64>>, TrialError
 /// # Errors
 /// It could not begin. A trial that has begun always ends with a report, in bounded time.
 pub fn run(bench: &mut Bench, plan: &Plan, watch: &mut dyn FnMut(&Progress) -> bool) -> Result<Report, TrialError> {
+    run_watched(bench, plan, &mut Told(watch))
+}
+
+/// The same with somebody who may change its rate.
+///
+/// # Errors
+/// See [`run`].
+pub fn run_watched(bench: &mut Bench, plan: &Plan, watch: &mut dyn Watch) -> Result<Report, TrialError> {
     run_with(bench, plan, None, watch).map(|(report, _)| report)
 }
 
@@ -238,9 +252,9 @@ pub(crate) fn run_with(
     bench: &mut Bench,
     plan: &Plan,
     task: Option<(usize, Task)>,
-    watch: &mut dyn FnMut(&Progress) -> bool,
+    watch: &mut dyn Watch,
 ) -> Result<(Report, Option<Task>), TrialError> {
-    let mut go_on = || watch(&Progress::default());
+    let mut go_on = || watch.progress(&Progress::default());
     bench.wait_for_links(plan.patience, &mut go_on)?;
     bench.probe()?;
     let hops = bench.next_hops(plan.patience, &mut go_on)?;
@@ -313,7 +327,7 @@ fn prepare(
     let port_name = port.spec.to_string();
     check_tags(&bench.ports()[tx].spec, &streams)?;
     let mut outgoing: Vec<Vec<Outgoing>> = threads.iter().map(|_| Vec::new()).collect();
-    let (mut planned, mut flows, mut signed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut planned, mut flows, mut signed, mut even) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for ((stream, pps), schedule) in streams.iter().zip(&rates).zip(&schedules) {
         let share = stream.share.unwrap_or(1.0);
         let mut some = false;
@@ -325,11 +339,12 @@ fn prepare(
                 let (size, most) = (maker.largest() + 4, most + 4);
                 return Err(TrialError::TooLarge { stream: stream.name.clone(), port: port_name, size, most });
             }
-            if part == 0 {
-                signed.push(maker.signed());
-            }
             let seed = seeds.next_u64();
             let pace = schedule::pace(schedule.as_ref(), share, duration, (part, threads.len()), seed);
+            if part == 0 {
+                signed.push(maker.signed());
+                even.push(pace.is_even());
+            }
             some |= pace.total() != Some(0);
             planned.push(pace.total());
             flows.push(Flow::new(pace.total().unwrap_or(u64::MAX)));
@@ -375,7 +390,7 @@ fn prepare(
     };
     let jobs = parts.map(job).collect();
     let threads = threads.len();
-    Ok((Direction { name, tx, rx, streams, planned, signed, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
+    Ok((Direction { name, tx, rx, streams, planned, even, signed, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
 }
 
 /// Sees whether the gateway that was asked for is that of all streams which need one.
@@ -396,7 +411,7 @@ fn conduct(
     plan: &Plan,
     mut directions: Vec<Direction>,
     jobs: Vec<Waiting>,
-    watch: &mut dyn FnMut(&Progress) -> bool,
+    watch: &mut dyn Watch,
 ) -> Report {
     let started = SystemTime::now();
     let duration = plan.duration.as_nanos() as u64;
@@ -426,6 +441,7 @@ fn conduct(
     // What others are told ahead of time must not wait, and a time that somebody sets passes as they like.
     let attended = in_kernel.iter().any(|(_, _, feeds, _)| !feeds.is_empty()) || !matches!(bench.time(), Time::Real(_));
     let (mut turns, mut disturbance) = (0, None);
+    let mut rates = Vec::new();
     loop {
         // This thread may share its core with one that sends: each turn takes it away.
         let now = bench.time().now();
@@ -448,9 +464,16 @@ fn conduct(
             next += SAMPLE * ((now - next) / SAMPLE + 1);
             all_came = received >= sent;
             let progress = Progress { t_s, of_s: plan.duration.as_secs_f64(), sent, received };
-            if !watch(&progress) && aborted.is_none() {
+            if !watch.progress(&progress) && aborted.is_none() {
                 aborted = Some(now);
                 bench.stop();
+            }
+            if let Some(rate) = watch.rate() {
+                let outcome = if sends { change::change(bench, plan, &directions, rate) } else { Err("all is sent".to_owned()) };
+                if outcome.is_ok() {
+                    rates.push(RateChange { t_s: (now - start) as f64 / 1e9, rate: rate.to_string() });
+                }
+                watch.changed(outcome);
             }
             for port in bench.ports() {
                 let name = port.spec.to_string();
@@ -485,6 +508,7 @@ fn conduct(
         d.sample(bench, end_s);
     });
     bench.poll(false);
+    change::settle(&mut directions);
     let after = Before::now(bench);
     // Whatever ended it before its time: rates are those of the time in which it sent.
     let cut: Option<u64> = [aborted, cut].into_iter().flatten().min();
@@ -517,6 +541,7 @@ fn conduct(
         totals,
         cpu: busy(bench, &before, &after),
         machine: disturbance.unwrap_or_else(|| machine.since().besides(turns)),
+        rates,
         self_test: None,
     }
 }

@@ -41,6 +41,8 @@ CLEAR_S = 60.0
 
 
 M = TypeVar("M", bound=BaseModel)
+Wish = bool | str | None
+"""What becomes of a trial that goes on: ``False`` ends it, a text is the rate that it goes on with."""
 
 
 class TesterError(RuntimeError):
@@ -130,13 +132,14 @@ class Client:
         line_rate: str | None = None,
         settle: float | None = None,
         seed: int | None = None,
-        progress: Callable[[Progress], bool | None] | None = None,
+        progress: Callable[[Progress], Wish] | None = None,
     ) -> Trial:
         """Run one trial: ``rate`` as ``1.5Mpps``, ``40%`` or ``1Gbps``, ``duration`` in seconds, ``size`` as in a profile.
 
         ``line_rate`` is what loads in per cent refer to; ``settle`` says for how many seconds it waits for what is under way,
-        at most; ``seed`` is that of all that is drawn. ``progress`` is told how far it is; if it returns ``False`` the trial
-        ends early, is not valid, and has what there is by then.
+        at most; ``seed`` is that of all that is drawn. ``progress`` is told how far it is. If it returns ``False`` the trial
+        ends early, is not valid, and has what there is by then. If it returns a rate, streams without one of their own go on
+        with that; what the tester refuses is an error at the end.
         """
         more = {"size": size, "line_rate": line_rate, "settle": settle, "seed": seed}
         keys = {"rate": rate, "duration": duration, **{k: v for k, v in more.items() if v is not None}}
@@ -167,7 +170,7 @@ class Client:
         *,
         silence_s: float = SILENCE_S,
         budget_s: float = math.inf,
-        progress: Callable[[Progress], bool | None] | None = None,
+        progress: Callable[[Progress], Wish] | None = None,
     ) -> object:
         """Send a request and wait for its reply; progress before it counts as a sign of life, longer silence is an error.
 
@@ -175,6 +178,8 @@ class Client:
         """
         self._connection.settimeout(silence_s)
         until = time.monotonic() + budget_s
+        rates: set[object] = set()
+        refused = ""
         try:
             mine = self._send(op, keys or {})
             while line := self._lines.readline():
@@ -186,13 +191,20 @@ class Client:
                     self._send("abort", {})
                 if reply.get("event") == "progress" and progress is not None:
                     told = Progress(*(reply.get(key, 0) for key in ("t_s", "of_s", "sent", "received")))
-                    if progress(told) is False:
+                    wish = progress(told)
+                    if wish is False:
                         progress = None
                         self._send("abort", {})
+                    elif isinstance(wish, str):
+                        rates.add(self._send("rate", {"rate": wish}))
+                if reply.get("id") in rates and reply.get("ok") is False:
+                    refused = str(reply.get("error"))
                 if reply.get("id") != mine or "event" in reply:
                     continue
                 if reply.get("ok") is not True:
                     raise TesterError(str(reply.get("error") or f"{op} failed without a reason"))
+                if refused:
+                    raise TesterError(f"a change of rate: {refused}")
                 return reply.get("data")
         except TimeoutError as error:
             raise TesterError(f"the tester said nothing for {silence_s:g} s after {op}") from error

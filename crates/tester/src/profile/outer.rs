@@ -114,7 +114,7 @@ pub struct Tunnel {
 
 impl Tunnel {
     /// Bytes of its headers.
-    pub fn len(&self) -> usize {
+    pub fn headers(&self) -> usize {
         let ip = if self.ipv4.is_some() { 20 } else { 40 };
         ip + match self.kind {
             Wrap::Ip => 0,
@@ -221,7 +221,7 @@ impl<'de> Deserialize<'de> for Payload {
 impl Stream {
     /// Bytes of labels and tunnel, between the link layer and the stream's own headers.
     pub fn around(&self) -> usize {
-        4 * self.mpls.len() + self.tunnel.as_ref().map_or(0, Tunnel::len)
+        4 * self.mpls.len() + self.tunnel.as_ref().map_or(0, Tunnel::headers)
     }
 
     /// Puts labels and tunnel behind the link layer.

@@ -14,7 +14,7 @@ use crate::port::Engine;
 use crate::profile::supply::{Supply, Values};
 use crate::profile::{Burst, Field, Ip, Ports, Profile, Side, Size, Stream, Vlan};
 use crate::report::Report;
-use crate::trial::{self, Plan, Progress};
+use crate::trial::{self, Plan, Progress, Told};
 use crate::units::Rate;
 
 /// Bytes around an IP packet of a test frame: Ethernet header and FCS.
@@ -207,7 +207,7 @@ impl<'a> Gateway<'a> {
     }
 
     fn run(&mut self, plan: &Plan, task: Option<(usize, Task)>) -> Result<(Report, Option<Task>), StatefulError> {
-        Ok(trial::run_with(self.bench, plan, task, self.watch)?)
+        Ok(trial::run_with(self.bench, plan, task, &mut Told(self.watch))?)
     }
 
     /// Waits for the clear command, and looks after the ports meanwhile.

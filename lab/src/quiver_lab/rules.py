@@ -29,8 +29,12 @@ class NoiseRule(_Strict):
     """How much of the tester's core others may have before or after the trial."""
     stolen_percent: float = Field(default=1.0, ge=0)
     """How much of the trial's time the hypervisor may have given to others, of all cores together."""
-    preempted_per_s: float = Field(default=25.0, ge=0)
-    """How often a second threads of the tester may have had to leave their core."""
+    preempted_per_s: float = Field(default=50.0, ge=0)
+    """How often a second threads of the tester may have had to leave their core for somebody else.
+
+    The kernel's own threads take it some 30 times a second, for microseconds; a neighbour with as much right to it 125 times,
+    for a tick of 4 ms each.
+    """
     repeat_at_most: int = Field(default=2, ge=0, le=10)
     """How often a disturbed trial is made again."""
 

@@ -41,6 +41,7 @@ impl Random {
     }
 
     /// A value of `0..=most`. The bias is below 2^-32 for fields of up to 32 bits.
+    #[inline]
     pub(crate) fn up_to(&mut self, most: u128) -> u128 {
         if most < u128::from(u64::MAX) {
             // The high half of a product: a division of 128 bits takes ten times as long.
@@ -67,17 +68,23 @@ impl Running {
         self.field
     }
 
-    /// Writes the next value into a packet.
-    pub(crate) fn write(&mut self, packet: &mut [u8], random: &mut Random) {
-        let Field { offset, width, low, high, vary } = self.field;
-        let value = match vary {
+    /// The next value.
+    #[inline]
+    pub(crate) fn value(&mut self, random: &mut Random) -> u128 {
+        let Field { low, high, vary, .. } = self.field;
+        match vary {
             Vary::Increment => {
                 let value = self.next;
                 self.next = if value >= high { low } else { value + 1 };
                 value
             }
             Vary::Random => low + random.up_to(high - low),
-        };
+        }
+    }
+
+    /// Writes the next value into a packet.
+    pub(crate) fn write(&mut self, packet: &mut [u8], random: &mut Random) {
+        let (Field { offset, width, .. }, value) = (self.field, self.value(random));
         if let Some(to) = packet.get_mut(offset..offset + width) {
             to.copy_from_slice(&value.to_be_bytes()[16 - width..]);
         }

@@ -5,7 +5,7 @@ use quiver_wire::checksum::{Sum, field_offset};
 use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 use quiver_wire::ipv6::Ipv6Header;
 
-use super::field::Field;
+use super::field::{Field, Random, Running};
 use super::stream::Template;
 
 /// A field, and what its bytes count in.
@@ -69,17 +69,26 @@ impl Resum {
         Some(made)
     }
 
-    /// Puts the checksums right of a packet whose fields have been written.
-    #[inline]
-    pub(crate) fn complete(&self, packet: &mut [u8]) {
+    /// Writes the next values of the fields that it was made for into a packet, and puts its checksums right.
+    pub(crate) fn write(&self, fields: &mut [Running], random: &mut Random, packet: &mut [u8]) {
         let (mut ip, mut l4) = (self.ip.map_or(Sum::new(), |b| b.sum), self.l4.map_or(Sum::new(), |b| b.sum));
-        for part in &self.parts {
-            let Some(bytes) = packet.get(part.offset..part.offset + part.width) else { continue };
-            if part.ip {
-                ip = part.add(ip, bytes);
-            }
-            if part.l4 {
-                l4 = part.add(l4, bytes);
+        for (part, field) in self.parts.iter().zip(fields) {
+            let value = field.value(random);
+            let Some(place) = packet.get_mut(part.offset..part.offset + part.width) else { continue };
+            // Addresses and ports at their usual places: no bytes are read again that were just written.
+            match (place, part.odd) {
+                ([a, b, c, d], false) => {
+                    [*a, *b, *c, *d] = (value as u32).to_be_bytes();
+                    part.count(&mut ip, &mut l4, |sum| sum.add_u32(value as u32));
+                }
+                ([a, b], false) => {
+                    [*a, *b] = (value as u16).to_be_bytes();
+                    part.count(&mut ip, &mut l4, |sum| sum.add_u16(value as u16));
+                }
+                (place, _) => {
+                    place.copy_from_slice(&value.to_be_bytes()[16 - part.width..]);
+                    part.count(&mut ip, &mut l4, |sum| part.add(sum, place));
+                }
             }
         }
         for (base, field) in
@@ -96,6 +105,17 @@ impl Part {
     /// A field that is in no checksum.
     const fn bare(field: &Field) -> Self {
         Self { offset: field.offset, width: field.width, ip: false, l4: false, odd: false }
+    }
+
+    /// Adds it to the sums that it is in.
+    #[inline]
+    fn count(&self, ip: &mut Sum, l4: &mut Sum, add: impl Fn(Sum) -> Sum) {
+        if self.ip {
+            *ip = add(*ip);
+        }
+        if self.l4 {
+            *l4 = add(*l4);
+        }
     }
 
     /// Adds its bytes at their place in a word; the sum is one of whole words before and after.

@@ -171,12 +171,7 @@ impl Maker {
             Source::Made(template) => {
                 match &self.next {
                     Next::Same => {}
-                    Next::Fields(resum) => {
-                        for field in &mut self.fields {
-                            field.write(&mut self.scratch, &mut self.random);
-                        }
-                        resum.complete(&mut self.scratch);
-                    }
+                    Next::Fields(resum) => resum.write(&mut self.fields, &mut self.random, &mut self.scratch),
                     Next::Anew => {
                         make(template, self.sizes.is_some().then_some(&mut self.size), &mut self.random, &mut self.scratch);
                         for field in &mut self.fields {

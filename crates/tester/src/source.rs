@@ -141,7 +141,9 @@ impl Source {
 
     /// Has streams of a port's job go on with other gaps between their frames, ns, to the end of a trial of `duration` ns.
     pub fn change(&mut self, interface: IfIndex, gaps: &[Option<f64>], duration: u64) {
-        let Some(running) = self.lanes.iter_mut().find(|l| l.interface == interface).and_then(|l| l.running.as_mut()) else { return };
+        let Some(running) = self.lanes.iter_mut().find(|l| l.interface == interface).and_then(|l| l.running.as_mut()) else {
+            return;
+        };
         for ((stream, gap), planned) in running.job.streams.iter_mut().zip(gaps).zip(&running.job.sent.planned) {
             if let Some(gap) = gap {
                 planned.store(stream.pace.change(*gap, duration), Ordering::Release);

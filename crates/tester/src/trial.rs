@@ -406,13 +406,7 @@ fn check_tags(port: &PortSpec, streams: &[Stream]) -> Result<(), TrialError> {
     }
 }
 
-fn conduct(
-    bench: &mut Bench,
-    plan: &Plan,
-    mut directions: Vec<Direction>,
-    jobs: Vec<Waiting>,
-    watch: &mut dyn Watch,
-) -> Report {
+fn conduct(bench: &mut Bench, plan: &Plan, mut directions: Vec<Direction>, jobs: Vec<Waiting>, watch: &mut dyn Watch) -> Report {
     let started = SystemTime::now();
     let duration = plan.duration.as_nanos() as u64;
     bench.poll(true);

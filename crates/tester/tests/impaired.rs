@@ -448,7 +448,9 @@ fn another_rate_leaves_no_gap_in_the_account() {
 fn streams_that_do_not_leave_evenly_keep_their_rate() {
     with_device("uneven", |socket, _| {
         let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
-        for (more, words) in [("departures: poisson", "stream s: only frames"), ("burst: { frames: 2000 }", "stream s: only frames")] {
+        for (more, words) in
+            [("departures: poisson", "stream s: only frames"), ("burst: { frames: 2000 }", "stream s: only frames")]
+        {
             let plan = plan(&format!("{{ name: p, streams: [ {{ name: s, size: 64, ipv4: {{}}, udp: {{}}, {more} }} ] }}"), 1000.0);
             let mut asks = Asks { rates: vec![(50, Rate::Pps(2500.0))], outcomes: Vec::new(), sent: 0 };
             let report = trial::run_watched(&mut bench, &plan, &mut asks).expect("a trial");

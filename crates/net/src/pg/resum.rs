@@ -49,7 +49,7 @@ impl Resum {
             zeroed.get_mut(field.offset..field.offset + field.width)?.fill(0);
         }
         let Some((at, ipv6)) = template.ip else {
-            return Some(Self { parts: fields.iter().map(|f| Part::bare(f)).collect(), ..Self::default() });
+            return Some(Self { parts: fields.iter().map(Part::bare).collect(), ..Self::default() });
         };
         let layout = Layout::of(packet, at, ipv6)?;
         let parts = fields.iter().map(|f| layout.part(f, template.keep_length)).collect::<Option<_>>()?;
@@ -91,9 +91,7 @@ impl Resum {
                 }
             }
         }
-        for (base, field) in
-            [(self.ip, ip.checksum()), (self.l4, if self.udp { l4.udp_checksum() } else { l4.checksum() })]
-        {
+        for (base, field) in [(self.ip, ip.checksum()), (self.l4, if self.udp { l4.udp_checksum() } else { l4.checksum() })] {
             if let Some(to) = base.and_then(|b| packet.get_mut(b.at..b.at + 2)) {
                 to.copy_from_slice(&field.to_be_bytes());
             }
@@ -196,13 +194,16 @@ impl Layout {
                 if self.ipv6 { (&[(1, 4), (7, 8)], (8, 40)) } else { (&[(1, 2), (4, 6), (8, 9), (20, 60)], (12, 20)) };
             let within = |&(low, high): &(usize, usize)| from >= self.ip + low && to <= self.ip + high;
             let address = within(&addresses);
-            return (address || plain.iter().any(within)).then_some(Part { ip: !self.ipv6, l4: address && self.has_pseudo(), ..part });
+            return (address || plain.iter().any(within)).then_some(Part {
+                ip: !self.ipv6,
+                l4: address && self.has_pseudo(),
+                ..part
+            });
         }
         let apart = |at: usize| to <= at || from >= at + 2;
         let length = self.protocol == IpProtocol::UDP && !keep_length;
-        let whole = from >= self.l4
-            && field_offset(self.protocol).is_none_or(|at| apart(self.l4 + at))
-            && (!length || apart(self.l4 + 4));
+        let whole =
+            from >= self.l4 && field_offset(self.protocol).is_none_or(|at| apart(self.l4 + at)) && (!length || apart(self.l4 + 4));
         whole.then_some(Part { l4: true, ..part })
     }
 }

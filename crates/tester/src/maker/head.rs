@@ -140,8 +140,7 @@ impl Head {
     pub(super) fn template(&self, stream: &Stream, size: u16, signed: bool, patches: &[Patch]) -> Template {
         let len = usize::from(size) - FCS - if self.ethernet { 0 } else { 14 };
         let given = &stream.payload.0;
-        let payload: Vec<u8> =
-            (0..len.saturating_sub(self.headers)).map(|i| given.get(i).copied().unwrap_or(i as u8)).collect();
+        let payload: Vec<u8> = (0..len.saturating_sub(self.headers)).map(|i| given.get(i).copied().unwrap_or(i as u8)).collect();
         let mut bytes = self.packet.clone().payload(&payload).build();
         let signature = bytes.len() - LEN.min(bytes.len());
         let zero = |bytes: &mut [u8], at: usize, n: usize| {

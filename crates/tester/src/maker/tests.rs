@@ -291,8 +291,7 @@ fn tunnels_say_what_they_carry() {
     assert_begins(&frame[34..], &[0, 0, 8, 0, 0x45]);
     let frame = of("ipv6: {}\nudp: {}\ntunnel: { kind: ip, ipv4: { dscp: 10 } }");
     assert_eq!((frame[15], frame[23]), (40, 41));
-    let frame =
-        of("ipv4: {}\nudp: {}\ntunnel: { kind: vxlan, ipv4: {}, vni: 4660, ethernet: { dst: '02:00:00:00:00:77' } }");
+    let frame = of("ipv4: {}\nudp: {}\ntunnel: { kind: vxlan, ipv4: {}, vni: 4660, ethernet: { dst: '02:00:00:00:00:77' } }");
     // Ports, length, no checksum; then flags and identifier; then the frame within.
     assert_begins(&frame[34..], &[0xc0, 0, 0x12, 0xb5, 0, 162, 0, 0]);
     assert_begins(&frame[42..], &[8, 0, 0, 0, 0, 0x12, 0x34, 0, 2, 0, 0, 0, 0, 0x77, 2, 0, 0, 0, 1, 1, 8, 0, 0x45]);

@@ -141,7 +141,9 @@ impl Tunnel {
         let of_vxlan =
             [(".vni", self.vni.is_some()), (".source-port", self.source_port.is_some()), (".ethernet", self.ethernet.is_some())];
         match self.kind {
-            Wrap::Vxlan if self.vni.is_none_or(|n| n >= 1 << 24) => wrong(".vni", "vxlan has a network identifier of 0 to 16777215"),
+            Wrap::Vxlan if self.vni.is_none_or(|n| n >= 1 << 24) => {
+                wrong(".vni", "vxlan has a network identifier of 0 to 16777215")
+            }
             Wrap::Vxlan => Ok(()),
             _ => match of_vxlan.iter().find(|(_, given)| *given) {
                 Some((at, _)) => wrong(at, "of `kind: vxlan' only"),

@@ -205,7 +205,8 @@ fn what_stands_around_a_packet_is_checked() {
 
 #[test]
 fn labels_tunnels_and_payload_take_room() {
-    let smallest = |lines: &str| Profile::of_yaml("p", &stream(&format!("ipv4: {{}}\nudp: {{}}\n{lines}"))).unwrap().streams[0].smallest();
+    let smallest =
+        |lines: &str| Profile::of_yaml("p", &stream(&format!("ipv4: {{}}\nudp: {{}}\n{lines}"))).unwrap().streams[0].smallest();
     assert_eq!(smallest("mpls: [ { label: 1 }, { label: 2 } ]"), 72);
     assert_eq!(smallest("tunnel: { kind: ip, ipv4: {} }"), 84);
     assert_eq!(smallest("tunnel: { kind: gre, ipv6: {}, key: 1 }"), 112);

@@ -48,7 +48,10 @@ fn wanted(bench: &mut Bench, plan: &Plan, directions: &[Direction], rate: Rate) 
         for (at, (stream, pps)) in direction.streams.iter().zip(&rates).enumerate().filter(|(_, (s, _))| of_trial(s)) {
             let even = direction.even[at];
             if !even || pps.is_none() {
-                return Err(format!("stream {}: only frames that leave evenly, without bursts, can change from one rate to another", stream.name));
+                return Err(format!(
+                    "stream {}: only frames that leave evenly, without bursts, can change from one rate to another",
+                    stream.name
+                ));
             }
         }
         all.push(direction.streams.iter().zip(rates).map(|(s, pps)| pps.filter(|_| of_trial(s))).collect());

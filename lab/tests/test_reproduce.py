@@ -185,10 +185,12 @@ def test_what_this_machine_cannot_carry_has_a_reason() -> None:
         c = local(paper)
         why = {p.cell.slug: p.absent for p in runner.plan(c)}
         for cell in c.cells():
-            if cell.workers > 1 or cell.numa == "far" or cell.clock_ghz or cell.instance:
+            # Beside a packet generator the tester's core is the device's second one.
+            cores = 2 if cell.link == "pg" else 1
+            if cell.workers > cores or cell.numa == "far" or cell.clock_ghz or cell.instance:
                 assert why[cell.slug], cell.slug
     lines = command.summary(c, runner.plan(c), lambda s: f"{s:.0f} s")
-    assert "90 cells × 5 repeats" in lines[0]
+    assert "131 cells × 5 repeats" in lines[0]
     assert any("placement 2-cores needs 3 cores" in line for line in lines)
 
 

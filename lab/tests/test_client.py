@@ -143,11 +143,14 @@ def test_the_real_tester_sends_to_itself_over_memif(tmp_path: Path) -> None:
         ended = tester.trial(rate="10kpps", duration=600, size=64, progress=lambda p: p.sent < 100)
         assert not ended.valid
         assert ended.duration_s < 600
-        faster = tester.trial(rate="1kpps", duration=1, size=64, progress=lambda p: "5kpps" if p.t_s < 0.15 else None)
+        # Long trials that end by themselves: what is asked for comes in time on any machine.
+        wishes: Iterator[client.Wish] = iter(["5kpps", None, None, False])
+        faster = tester.trial(rate="1kpps", duration=600, size=64, progress=lambda _: next(wishes, False))
         (direction,) = faster.directions
-        assert 1000 < direction.intended < 5000
+        assert 600_000 < direction.intended < 3_000_000
         assert direction.sent == direction.received + direction.lost
+        wishes = iter(["fast", None, None, False])
         with pytest.raises(TesterError, match="a change of rate: `fast' is no rate"):
-            tester.trial(rate="1kpps", duration=0.3, size=64, progress=lambda _: "fast")
+            tester.trial(rate="1kpps", duration=600, size=64, progress=lambda _: next(wishes, False))
         # Ports and profile are still there.
         assert tester.trial(rate="1kpps", duration=0.1, size=128).sent > 0

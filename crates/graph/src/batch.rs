@@ -87,6 +87,14 @@ impl<'a, const W: usize> Batch<'a, W> {
         (W > 1 && flags == 0).then(|| each(|k| IfIndex(contexts[k] & IF_MASK)))
     }
 
+    /// Says which interfaces the packets came in on.
+    #[inline(always)]
+    pub fn set_rx_ifs(&mut self, interfaces: [IfIndex; W]) {
+        let contexts = self.contexts();
+        // SAFETY: as in `contexts`.
+        unsafe { *lane!(self, context) = each(|k| contexts[k] & !IF_MASK | interfaces[k].0 & IF_MASK) }
+    }
+
     /// What any of the packets has of these flags.
     #[inline(always)]
     pub fn any_has(&self, flags: u32) -> u32 {
@@ -195,7 +203,7 @@ impl<'a, const W: usize> Batch<'a, W> {
 
     /// Whether every packet has so many bytes of headroom.
     #[inline(always)]
-    fn all_have_room(&self, bytes: u32) -> bool {
+    pub fn all_have_room(&self, bytes: u32) -> bool {
         self.spans.iter().fold(0, |small, span| small | (span >> 16).wrapping_sub(bytes)) >> 31 == 0
     }
 
@@ -220,6 +228,27 @@ impl<'a, const W: usize> Batch<'a, W> {
         }
         self.put_spans(each(|k| self.spans[k].wrapping_sub((14 << 16) - 14)));
         self.data = each(|k| self.data[k].wrapping_sub(14));
+        true
+    }
+
+    /// Puts a link header in front of the data of every packet: for a position, the last so many of 24 bytes. What is too much lands in the
+    /// headroom. `false` and no change where a packet has less than 24 bytes of headroom.
+    #[inline(always)]
+    pub fn prepend(&mut self, header: impl Fn(usize) -> ([u64; 3], u32)) -> bool {
+        if !self.all_have_room(24) {
+            return false;
+        }
+        let mut lens = [0; W];
+        let mut k = 0;
+        while k < W {
+            let (bytes, len) = header(k);
+            // SAFETY: F2: the data offset is 24 or more, so the 24 bytes in front of it lie in the buffer.
+            unsafe { self.data[k].sub(24).cast::<[u64; 3]>().write_unaligned(bytes) };
+            lens[k] = len.min(24);
+            k += 1;
+        }
+        self.put_spans(each(|k| self.spans[k].wrapping_add(lens[k]).wrapping_sub(lens[k] << 16)));
+        self.data = each(|k| self.data[k].wrapping_sub(lens[k] as usize));
         true
     }
 }

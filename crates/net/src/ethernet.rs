@@ -5,6 +5,8 @@
 
 mod input;
 mod more;
+#[cfg(test)]
+mod tests;
 pub mod vlan;
 
 pub use input::EthernetInput;
@@ -23,12 +25,13 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
         counters: router.graph.interfaces().clone(),
         unknown: unknown[1].clone(),
         more: router.more_macs.snapshot(),
+        thread: 0,
     };
     let input = EthernetInput::new(interfaces, unknown[0].clone(), router.more_macs.snapshot());
     let [of_input, of_vlan] = unknown;
     vec![
         NodeSpec::fast("ethernet-input", input).traced(trace::link).on_arc(UNKNOWN, of_input),
-        NodeSpec::node("ethernet-vlan", vlan).traced(trace::link).on_arc(UNKNOWN, of_vlan),
+        NodeSpec::fast("ethernet-vlan", vlan).traced(trace::link).on_arc(UNKNOWN, of_vlan),
     ]
 }
 

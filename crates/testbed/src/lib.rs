@@ -41,6 +41,7 @@ mod sys;
 mod tags;
 mod topology;
 mod user;
+mod vpp;
 mod vppctl;
 
 pub use announce::{Announcement, Announcer};
@@ -59,4 +60,5 @@ pub use sys::pin_thread;
 pub use tags::{Tag, TagProgram};
 pub use topology::{Side, TwoHosts, TwoHostsOptions};
 pub use user::{NOBODY, as_user, make_fifo};
+pub use vpp::Vpp;
 pub use vppctl::Vppctl;

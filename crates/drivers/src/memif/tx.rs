@@ -165,15 +165,11 @@ impl TxRing {
                 // packet in buffers of the router's, to which only a peer may write meanwhile.
                 unsafe { copy_shared(room.at, first, len) };
                 self.ring.set_first(self.next.wrapping_add(used), 0, room.region, len as u32);
-                used += 1;
-                done += 1;
-            }
-            if demotes {
-                // After the whole group, when its first stores have long reached the cache: a demotion waits for those of its line.
-                let group = done - usize::from(used)..done;
-                for (room, (_, len)) in rooms.iter().zip(group.filter_map(|i| batch.run_of(i))) {
+                if demotes {
                     demote(room.at, len);
                 }
+                used += 1;
+                done += 1;
             }
             self.next = self.next.wrapping_add(used);
             self.free -= used;

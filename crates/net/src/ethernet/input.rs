@@ -72,6 +72,18 @@ impl EthernetInput {
         Self { interfaces, run: Run::NONE, unknown, more }
     }
 
+    /// Sends frames with tags to the node that sorts them, where all have some and come from the interface of the run.
+    #[inline(always)]
+    fn tagged<const W: usize>(&self, batch: &mut Batch<'_, W>, types: &[u16; W]) -> Option<Sent> {
+        let all = types.iter().fold(self.run.tagged, |all, t| all & is_tag(u16::from_be(*t)));
+        if !all || !batch.all_from(IfIndex(self.run.interface), flags::LOCAL) {
+            return None;
+        }
+        let first: [u8; W] = batch.heads::<_, 0>();
+        let unicast = first.iter().fold(0, |bits, byte| bits | byte) & 1 == 0;
+        (unicast && batch.all_have(size_of::<EthernetHeader>() as u32)).then(|| batch.send_all(Next::Vlan.into()))
+    }
+
     /// Begins another run where the interface is another one.
     #[inline(always)]
     fn turn_to(&mut self, interface: IfIndex) {
@@ -89,12 +101,14 @@ struct Run {
     mine: u64,
     /// Whether all frames go to `l2-input`.
     l2: bool,
+    /// Whether frames with tags go to `ethernet-vlan`.
+    tagged: bool,
 }
 
 impl Run {
     /// The low 16 bits are always shifted out of a frame's first word.
     const NO_FRAME: u64 = 1;
-    const NONE: Self = Self { interface: u32::MAX, mine: Self::NO_FRAME, l2: false };
+    const NONE: Self = Self { interface: u32::MAX, mine: Self::NO_FRAME, l2: false, tagged: false };
 
     #[inline(never)]
     fn of(interfaces: &IfTable, interface: IfIndex) -> Self {
@@ -106,12 +120,20 @@ impl Run {
     fn kept(interface: IfIndex, link: u64) -> Self {
         let flags = (link >> 48) as u16;
         let kind = flags & (if_flags::UP | if_flags::L2 | if_flags::TAGGED | if_flags::UNTAGGED);
-        // In the frame the address stands from the first byte on.
-        let mine = (link << 16).swap_bytes() << 16;
-        let routed = kind & !if_flags::TAGGED == if_flags::UP;
         let l2 = kind == if_flags::UP | if_flags::L2;
-        Self { interface: interface.0, mine: if routed { mine } else { Self::NO_FRAME }, l2 }
+        let tagged = kind & (if_flags::UP | if_flags::TAGGED) == if_flags::UP | if_flags::TAGGED;
+        Self { interface: interface.0, mine: mine(link), l2, tagged }
     }
+}
+
+/// First word of a frame to a routed interface's own address, without the source's bytes, as `word << 16` has it; like no frame's where the
+/// interface is down, layer 2, or leaves untagged frames to a sub-interface. `link`: as [`IfTable::link`] has it.
+#[inline(always)]
+pub(super) fn mine(link: u64) -> u64 {
+    let flags = (link >> 48) as u16;
+    let routed = flags & (if_flags::UP | if_flags::L2 | if_flags::UNTAGGED) == if_flags::UP;
+    // In the frame the address stands from the first byte on.
+    if routed { (link << 16).swap_bytes() << 16 } else { Run::NO_FRAME }
 }
 
 /// Verdict on what is behind the link header, and whether it is IP or ARP.
@@ -127,7 +149,7 @@ pub(super) fn by_type(ether_type: u16) -> (Verdict, bool) {
 
 /// Whether a tag follows.
 #[inline(always)]
-fn is_tag(ether_type: u16) -> bool {
+pub(super) fn is_tag(ether_type: u16) -> bool {
     (ether_type == EtherType::VLAN.0) | (ether_type == EtherType::QINQ.0) | (ether_type == EtherType::QINQ_OLD.0)
 }
 
@@ -183,7 +205,7 @@ impl FastPath<Shared> for EthernetInput {
         let types: [u16; W] = batch.heads::<_, 12>();
         let other = types.iter().fold(false, |other, t| other | ((*t != IP4) & (*t != IP6)));
         if (differ != 0) | other || !batch.pull::<{ size_of::<EthernetHeader>() as u32 }>() {
-            return None;
+            return self.tagged(batch, &types);
         }
         if types.iter().fold(0, |differ, t| differ | (t ^ types[0])) == 0 {
             return Some(batch.send_all(Verdict::select(types[0] == IP4, Next::Ip4.into(), Next::Ip6.into())));

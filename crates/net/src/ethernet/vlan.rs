@@ -4,12 +4,16 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
-use quiver_graph::{ArcPoint, IfIndex, InterfaceCounters, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{
+    ArcPoint, Batch, FastPath, IfIndex, InterfaceCounters, Node, NodeCx, Pkt, Sent, Snapshot, Verdict, drop_reasons, flags,
+    next_nodes,
+};
 use quiver_tables::chunks::Chunks;
 use quiver_wire::MacAddr;
-use quiver_wire::ethernet::EtherType;
+use quiver_wire::ethernet::{EtherType, EthernetHeader};
 
 use super::MoreMacs;
+use super::input::{is_tag, mine};
 use crate::data::{IfTable, if_flags};
 use crate::interface::{SubMatch, VlanId};
 
@@ -50,6 +54,10 @@ drop_reasons! {
 const ANY: u16 = 0xffff;
 /// Bytes of a tag.
 const TAG: usize = 4;
+/// Bytes of a header without tags.
+const ETHERNET: usize = size_of::<EthernetHeader>();
+/// Bits of a tag that are the VLAN's number.
+const ID: u16 = 0x0fff;
 
 /// A parent and tags in one word: 32 bits of the parent's number, then 13 of the outer id, 14 of the inner one, and whether the outer tag is
 /// dot1ad.
@@ -134,15 +142,18 @@ impl VlanTable {
         }
     }
 
+    /// The sub-interface that names exactly these tags, and whether it takes no frames with more.
+    #[inline(always)]
+    fn exactly(&self, key: Key) -> Option<&(IfIndex, bool)> {
+        self.tagged.get(key.shard())?.as_ref()?.get(&key)
+    }
+
     /// The sub-interface for a frame's tags, most specific match first: two tags before one, ids before `any`, then the
     /// default. An exact match does not take frames with more tags than it names.
     fn find(&self, parent: IfIndex, tags: &[(u16, u16)]) -> Option<IfIndex> {
         let Some((tpid, outer)) = tags.first() else { return *self.untagged.get(parent.0 as usize)? };
         let dot1ad = *tpid != EtherType::VLAN.0;
-        let get = |outer, inner| {
-            let key = Key::new(parent, dot1ad, outer, inner);
-            self.tagged.get(key.shard())?.as_ref()?.get(&key)
-        };
+        let get = |outer, inner| self.exactly(Key::new(parent, dot1ad, outer, inner));
         if let Some((_, inner)) = tags.get(1) {
             for (o, i) in [(*outer, *inner), (*outer, ANY), (ANY, *inner), (ANY, ANY)] {
                 if let Some((index, exact)) = get(o, Some(i))
@@ -174,6 +185,7 @@ pub struct EthernetVlan {
     pub(super) unknown: ArcPoint,
     /// MAC addresses beside the interfaces' own.
     pub(super) more: Snapshot<MoreMacs>,
+    pub(super) thread: usize,
 }
 
 /// Takes the first tag out of a frame.
@@ -187,6 +199,10 @@ fn untag(packet: &mut Pkt<'_>) {
 impl Node for EthernetVlan {
     type Next = Next;
     type Drop = Drop;
+
+    fn start(&mut self, thread: usize) {
+        self.thread = thread;
+    }
 
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.table.refresh();
@@ -206,7 +222,7 @@ impl Node for EthernetVlan {
                 break ether_type;
             }
             let Some(tci) = word(at + 2) else { return packet.drop(Drop::Short) };
-            tags[count] = (ether_type, tci & 0x0fff);
+            tags[count] = (ether_type, tci & ID);
             count += 1;
             at += TAG;
         };
@@ -259,6 +275,62 @@ impl Node for EthernetVlan {
             return packet.drop(Drop::Short);
         }
         next
+    }
+}
+
+impl FastPath for EthernetVlan {
+    const WIDTH: u8 = 4;
+    const PULLS: usize = ETHERNET + TAG;
+
+    /// IP behind one tag or two, to the address of a routed sub-interface that names these tags: the first match of [`VlanTable::find`].
+    #[inline(always)]
+    fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
+        let parent = batch.first_rx_if();
+        if !batch.all_from(parent, flags::LOCAL | flags::CHAINED) {
+            return None;
+        }
+        // From the first type on: type, tag, type, tag.
+        let words: [u64; W] = batch.heads::<u64, 12>().map(u64::from_be);
+        let second: [u16; W] = words.map(|word| (word >> 16) as u16);
+        let is_ip = |t: u16| (t == EtherType::IPV4.0) | (t == EtherType::IPV6.0);
+        let one_tag = second.iter().fold(true, |all, t| all & is_ip(*t));
+        let types = if one_tag { second } else { batch.heads::<u16, 20>().map(u16::from_be) };
+        let mut other = false;
+        for k in 0..W {
+            let tags = is_tag((words[k] >> 48) as u16) & (one_tag | is_tag(second[k]));
+            other |= !(tags & is_ip(types[k]));
+        }
+        if other {
+            return None;
+        }
+        let destinations: [u64; W] = batch.heads::<u64, 0>();
+        let (table, mut subs) = (self.table.get(), [parent; W]);
+        for k in 0..W {
+            let [first, id, inner] = [words[k] >> 48, words[k] >> 32, words[k]].map(|bits| bits as u16);
+            let inner = (!one_tag).then_some(inner & ID);
+            let (sub, _) = *table.exactly(Key::new(parent, first != EtherType::VLAN.0, id & ID, inner))?;
+            subs[k] = sub;
+        }
+        let differ = (0..W).fold(0, |differ, k| differ | (destinations[k] << 16) ^ mine(self.interfaces.link(subs[k])));
+        let lens = batch.lens();
+        let fits = differ == 0
+            && if one_tag { batch.pull::<{ (ETHERNET + TAG) as u32 }>() } else { batch.pull::<{ (ETHERNET + 2 * TAG) as u32 }>() };
+        if !fits {
+            return None;
+        }
+        batch.set_rx_ifs(subs);
+        if subs.iter().all(|sub| *sub == subs[0]) {
+            self.counters.rx.add(self.thread, subs[0].0, W as u64, lens.iter().map(|len| u64::from(*len)).sum());
+        } else {
+            for k in 0..W {
+                self.counters.rx.add(self.thread, subs[k].0, 1, lens[k].into());
+            }
+        }
+        let mut verdicts = [Verdict::from(Next::Ip4); W];
+        for (verdict, ether_type) in verdicts.iter_mut().zip(types) {
+            *verdict = Verdict::select(ether_type == EtherType::IPV4.0, Next::Ip4.into(), Next::Ip6.into());
+        }
+        Some(batch.send(verdicts))
     }
 }
 

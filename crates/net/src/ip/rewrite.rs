@@ -54,7 +54,7 @@ pub trait RewriteFamily: Family {
     /// What one hop changes in the packets of a batch, and zero where all of them may go on, whatever their link is.
     fn hops<const W: usize>(batch: &Batch<'_, W>) -> ([Self::Hop; W], u64);
 
-    /// Takes a hop, with the Ethernet header in front already.
+    /// Takes a hop, with the data at the headers of IP.
     fn take_hops<const W: usize>(batch: &mut Batch<'_, W>, hops: [Self::Hop; W]);
 
     /// Whether a packet may not go on to an interface, whatever its length is.
@@ -77,12 +77,17 @@ pub struct Rewrite<F> {
     family: std::marker::PhantomData<F>,
 }
 
-/// Zero where a packet of `len` bytes goes out by an adjacency, as [`AdjHead::unpack`] has it: an Ethernet header, a packet
-/// that is not larger than the MTU, a slot.
+/// Zero where a packet of `len` bytes goes out by an adjacency, as [`AdjHead::unpack`] has it, whatever the link header is: a packet that is
+/// not larger than the MTU, a slot.
 #[inline(always)]
 const fn obstacle(head: u64, len: u32) -> u64 {
-    let header = (head ^ 14 << 24) & 0xff << 24;
-    header | ((head >> 48).wrapping_sub(len as u64) | (head >> 32 & 0xffff).wrapping_sub(1)) >> 63
+    ((head >> 48).wrapping_sub(len as u64) | (head >> 32 & 0xffff).wrapping_sub(1)) >> 63
+}
+
+/// Zero where the link header is that of Ethernet without tags.
+#[inline(always)]
+const fn other_header(head: u64) -> u64 {
+    (head ^ 14 << 24) & 0xff << 24
 }
 
 /// The interface of an adjacency's first word.
@@ -145,7 +150,7 @@ impl<F: RewriteFamily> Node<Shared> for Rewrite<F> {
 }
 
 impl<F: RewriteFamily> FastPath<Shared> for Rewrite<F> {
-    /// Sends a batch out, if each of its packets goes out as it is by an Ethernet header.
+    /// Sends a batch out, if each of its packets goes out as it is.
     #[inline(always)]
     fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
         let (hops, staying) = F::hops(batch);
@@ -155,10 +160,16 @@ impl<F: RewriteFamily> FastPath<Shared> for Rewrite<F> {
             let head = adjacencies.head(aux[0]);
             let longest = lens.iter().fold(0, |longest, len| longest.max(*len));
             let header = adjacencies.ethernet(aux[0]);
-            if staying | obstacle(head, longest) != 0 || !batch.prepend_ethernet(|_| header) {
+            if staying | obstacle(head, longest) != 0 || !batch.all_have_room(HEADER_ROOM) {
                 return None;
             }
             F::take_hops(batch, hops);
+            if other_header(head) == 0 {
+                batch.prepend_ethernet(|_| header);
+            } else {
+                let (_, header) = self.adjacencies.link(aux[0]);
+                batch.prepend(|_| (header, header_len(head)));
+            }
             self.count.add_all(aux[0], &lens);
             let tx = tx_if(head);
             batch.set_aux([tx.0; W]);
@@ -168,13 +179,20 @@ impl<F: RewriteFamily> FastPath<Shared> for Rewrite<F> {
         for k in 0..W {
             heads[k] = adjacencies.head(aux[k]);
         }
+        let mut other = 0;
         for k in 0..W {
             staying |= obstacle(heads[k], lens[k]);
+            other |= other_header(heads[k]);
         }
-        if staying != 0 || !batch.prepend_ethernet(|k| adjacencies.ethernet(aux[k])) {
+        if staying != 0 || !batch.all_have_room(HEADER_ROOM) {
             return None;
         }
         F::take_hops(batch, hops);
+        if other == 0 {
+            batch.prepend_ethernet(|k| adjacencies.ethernet(aux[k]));
+        } else {
+            batch.prepend(|k| (self.adjacencies.link(aux[k]).1, header_len(heads[k])));
+        }
         self.count.add_each(&aux, &lens);
         let (mut verdicts, mut tx) = ([Verdict::DROP; W], [0; W]);
         for k in 0..W {
@@ -201,8 +219,15 @@ fn stay<F: RewriteFamily>(mut packet: Pkt<'_, Shared>, head: AdjHead) -> Verdict
     }
 }
 
-/// Bytes of the link header that batches get.
-const ETHERNET: usize = 14;
+/// Headroom for any link header of an adjacency, bytes.
+const HEADER_ROOM: u32 = 24;
+
+/// Bytes of the link header.
+#[inline(always)]
+const fn header_len(head: u64) -> u32 {
+    (head >> 24) as u32 & 0xff
+}
+
 /// IPv4: time to live, protocol and checksum.
 const TTL_WORD: usize = 8;
 /// IPv6.
@@ -226,7 +251,7 @@ impl RewriteFamily for V4 {
         for word in &mut words {
             *word = ttl_word_decremented_raw(*word);
         }
-        batch.set_heads::<u32, { ETHERNET + TTL_WORD }>(words);
+        batch.set_heads::<u32, TTL_WORD>(words);
     }
 
     #[inline(always)]
@@ -286,7 +311,7 @@ impl RewriteFamily for V6 {
         for limit in &mut limits {
             *limit = limit.wrapping_sub(1);
         }
-        batch.set_heads::<u8, { ETHERNET + HOP_LIMIT }>(limits);
+        batch.set_heads::<u8, HOP_LIMIT>(limits);
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quiver_testbed::shown::{self, NodeRow};
-use quiver_testbed::{Host, Router, Vppctl};
+use quiver_testbed::{Host, Router, Vpp, Vppctl};
 use quiver_wire::pcapfile::{LinkType, Writer};
 
 use crate::Outcome;
@@ -28,7 +28,7 @@ pub enum Side {
 }
 
 enum Process {
-    Vpp(crate::vpp::Vpp),
+    Vpp(Vpp),
     Quiver(Router),
 }
 
@@ -50,7 +50,7 @@ pub fn run(side: Side, vpp: Option<&Path>, case: &Case, time: Duration) -> Outco
     let host = Host::new("bench")?;
     let process = match side {
         Side::Quiver => Process::Quiver(Router::start(&host, &format!("cpu {{ main-core {PROCESSOR} }}"))?),
-        Side::Vpp => Process::Vpp(crate::vpp::Vpp::start(vpp.ok_or("no vpp")?, &host, PROCESSOR)?),
+        Side::Vpp => Process::Vpp(Vpp::start(vpp.ok_or("no vpp")?, &host, PROCESSOR)?),
     };
     let session = match &process {
         Process::Quiver(router) => Vppctl::connect(&router.socket())?,

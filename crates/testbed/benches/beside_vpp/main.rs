@@ -23,7 +23,6 @@
 
 mod cases;
 mod device;
-mod vpp;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -33,7 +32,7 @@ use std::time::Duration;
 use device::{Measured, Side};
 use quiver_tables::synth;
 use quiver_testbed::churn::Prefixes;
-use quiver_testbed::{Host, Scenario, pin_thread};
+use quiver_testbed::{Host, Scenario, Vpp, pin_thread};
 use serde_json::{Value, json};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -51,7 +50,7 @@ fn main() -> Outcome<()> {
     let number = |at: usize, usual: u64| words.get(at).map_or(Ok(usual), |word| word.parse());
     let (seconds, rounds) = (number(0, 3)?, number(1, 3)?.max(1));
     let names = words.get(2..).unwrap_or_default();
-    let vpp = vpp::Vpp::binary()?;
+    let vpp = Vpp::binary()?;
     match &vpp {
         Some(path) => println!("VPP: {}", path.display()),
         None => println!("SKIP: no VPP (QUIVER_VPP names one): Quiver is measured alone"),

@@ -1,19 +1,18 @@
 //! The `vpp` program inside a host: found, started, asked.
 
-use std::error::Error;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use quiver_testbed::{Guard, Host, Vppctl};
-
-use crate::Outcome;
+use crate::{Guard, Host, Vppctl};
 
 /// How long its command socket may take.
 const START_BOUND: Duration = Duration::from_secs(60);
 
 /// A running VPP and its folder. Dropping it ends VPP and removes the folder.
+#[derive(Debug)]
 pub struct Vpp {
     guard: Guard,
     folder: PathBuf,
@@ -21,16 +20,26 @@ pub struct Vpp {
 
 impl Vpp {
     /// The program that `QUIVER_VPP` names, else the one in `PATH`.
-    pub fn binary() -> Outcome<Option<PathBuf>> {
+    ///
+    /// # Errors
+    /// `QUIVER_VPP` names no file.
+    pub fn binary() -> io::Result<Option<PathBuf>> {
         if let Some(named) = std::env::var_os("QUIVER_VPP").map(PathBuf::from) {
-            return if named.is_file() { Ok(Some(named)) } else { Err(format!("QUIVER_VPP: no file {}", named.display()).into()) };
+            return if named.is_file() {
+                Ok(Some(named))
+            } else {
+                Err(io::Error::other(format!("QUIVER_VPP: no file {}", named.display())))
+            };
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         Ok(std::env::split_paths(&path).map(|folder| folder.join("vpp")).find(|file| file.is_file()))
     }
 
-    /// Starts it with one thread, on a processor.
-    pub fn start(binary: &Path, host: &Host, processor: u32) -> Outcome<Self> {
+    /// Starts it with one thread, on a processor. `QUIVER_VPP_PLUGINS` names the folder of its plugins, where it does not find them itself.
+    ///
+    /// # Errors
+    /// It ends, or does not answer within a minute.
+    pub fn start(binary: &Path, host: &Host, processor: u32) -> io::Result<Self> {
         let id = std::process::id();
         // Short: a socket's path has 107 bytes.
         let folder = std::env::temp_dir().join(format!("quiver-vpp-{id}"));
@@ -63,6 +72,11 @@ impl Vpp {
         Ok(vpp)
     }
 
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Its command socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.join("cli.sock")
@@ -73,9 +87,9 @@ impl Vpp {
         self.folder.join("files").join(name)
     }
 
-    fn failure(&self, what: &str) -> Box<dyn Error> {
+    fn failure(&self, what: &str) -> io::Error {
         let log = fs::read_to_string(self.folder.join("console.log")).unwrap_or_default();
-        format!("vpp: {what}\n{log}").into()
+        io::Error::other(format!("vpp: {what}\n{log}"))
     }
 }
 

@@ -1,0 +1,145 @@
+//! Tagged frames in batches: as the same frames one by one, and as by the rules for any frame.
+
+use proptest::prelude::*;
+use quiver_graph::{IfIndex, flags};
+use quiver_wire::MacAddr;
+use quiver_wire::build::Packet;
+use quiver_wire::ethernet::EtherType;
+use quiver_wire::vlan::Tci;
+
+use crate::interface::{L2Mode, SubMatch, VlanId};
+use crate::testing::{Harness, host_mac, router_mac, run};
+
+const Q: u16 = 0x8100;
+const AD: u16 = 0x88a8;
+
+/// The sub-interfaces of x0, by number: what they match, and whether they are up, down, or layer 2.
+fn sub_interfaces() -> Vec<(u32, SubMatch, char)> {
+    let tagged = |dot1ad, outer, inner, exact| SubMatch::Tagged { dot1ad, outer, inner, exact };
+    let id = VlanId::Exactly;
+    vec![
+        (1, tagged(false, id(10), None, true), 'u'),
+        (2, tagged(false, id(10), Some(id(20)), true), 'u'),
+        (3, tagged(true, id(10), Some(id(20)), true), 'u'),
+        (4, tagged(true, id(10), Some(VlanId::Any), false), 'u'),
+        (5, tagged(false, id(11), None, false), 'u'),
+        (6, tagged(false, id(12), None, true), 'd'),
+        (7, tagged(false, id(13), None, true), 'l'),
+    ]
+}
+
+/// A router with these, and all that is routed leaves by x1.
+fn bed() -> (Harness, IfIndex, Vec<IfIndex>) {
+    let mut h = Harness::new().silent();
+    let (a, _) = (h.interface(0), h.interface(1));
+    run(
+        &mut h,
+        "set interface ip address x0 10.0.0.1/24\nset interface ip address x1 10.0.1.1/24\nset interface ip address x0 2001:db8::1/64\n\
+         set interface ip address x1 2001:db8:1::1/64\nset ip neighbor x1 10.0.1.2 02:00:00:00:10:01\n\
+         set ip neighbor x1 2001:db8:1::2 02:00:00:00:10:01",
+    );
+    let mut subs = vec![a];
+    for (n, matching, state) in sub_interfaces() {
+        let sub = h.router.create_sub_interface(a, n, matching).unwrap();
+        h.router.set_interface_up(sub, state != 'd').unwrap();
+        run(
+            &mut h,
+            &format!("set interface ip address x0.{n} 10.1.{n}.1/24\nset interface ip address x0.{n} 2001:db8:2:{n}::1/64"),
+        );
+        if state == 'l' {
+            h.router.set_l2(sub, L2Mode::CrossConnect(IfIndex::LOCAL0)).ok();
+        }
+        subs.push(sub);
+    }
+    (h, a, subs)
+}
+
+/// What tells frames apart: tags, destination, what is inside, and length.
+type Pick = (u8, u8, u8, u8);
+
+fn frame((tags, to, inside, cut): Pick) -> Vec<u8> {
+    let all: &[&[(u16, u16)]] = &[
+        &[(Q, 10)],
+        // Priority and drop eligibility are not of the number.
+        &[(Q, 0xf00a)],
+        &[(Q, 10), (Q, 20)],
+        &[(AD, 10), (Q, 20)],
+        &[(AD, 10), (Q, 21)],
+        &[(AD, 10), (Q, 20), (Q, 1)],
+        &[(Q, 11), (Q, 9)],
+        &[(Q, 11)],
+        &[(Q, 12)],
+        &[(Q, 13)],
+        &[(Q, 14)],
+        &[(Q, 0)],
+        &[(Q, 0), (Q, 10)],
+        &[],
+    ];
+    let to = match to {
+        0 => router_mac(9),
+        1 => MacAddr([0xff; 6]),
+        _ => router_mac(0),
+    };
+    let start = Packet::ethernet(host_mac(0), to);
+    let packet = all[usize::from(tags) % all.len()].iter().fold(start, |p, (tpid, tci)| p.tag(EtherType(*tpid), Tci(*tci)));
+    let mut bytes = match inside {
+        0 => packet.ipv6([0x2001, 0xdb8, 9, 0, 0, 0, 0, 2], [0x2001, 0xdb8, 1, 0, 0, 0, 0, 2]).udp(1, 2).payload_len(20).build(),
+        1 => packet.payload(&[0x88, 0xb5, 1, 2]).build(),
+        _ => packet.ipv4([10, 0, 9, 2], [10, 0, 1, 2]).udp(1, 2).payload_len(20).build(),
+    };
+    if cut < 4 {
+        bytes.truncate(14 + 4 * usize::from(cut));
+    }
+    bytes
+}
+
+fn picks() -> impl Strategy<Value = Vec<(Pick, usize)>> {
+    let rare = || prop_oneof![5 => Just(9_u8), 1 => 0..4_u8];
+    proptest::collection::vec(((any::<u8>(), rare(), rare(), rare()), 1..14_usize), 1..30)
+}
+
+/// What came out, but for what a hop changes; drops; and what interfaces counted.
+type Seen = (Vec<(IfIndex, Vec<u8>)>, Vec<(String, u64)>, Vec<(u64, u64)>);
+
+fn seen(frames: &[Vec<u8>], width: u8, by_rules: bool) -> Seen {
+    let (mut h, a, subs) = bed();
+    h.router.graph.set_fusion(false);
+    for node in ["ethernet-input", "ethernet-vlan"] {
+        h.router.graph.set_loop(node, Some(width), None, None).unwrap();
+    }
+    // Frames that this router made are in no batch of these nodes.
+    h.inject_marked(a, frames, 0, move |_, packet| packet.mark(if by_rules { flags::LOCAL } else { 0 }));
+    let mut out = h.run();
+    for (_, frame) in &mut out {
+        // Time to live and checksum, hop limit.
+        let changed = if frame[12] == 8 { vec![22, 24, 25] } else { vec![21] };
+        changed.into_iter().for_each(|at| frame[at] = 0);
+    }
+    out.sort();
+    let counts = h.counts().into_iter().filter(|(name, _)| name.starts_with("ethernet-")).collect();
+    let rx = subs.iter().map(|sub| h.router.graph.interfaces().rx.sum(sub.0)).collect();
+    h.assert_buffers_held(0);
+    (out, counts, rx)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #[test]
+    fn tagged_frames_are_sorted_in_batches_as_by_the_rules(picks in picks()) {
+        let frames: Vec<_> = picks.into_iter().flat_map(|(pick, run)| std::iter::repeat_n(frame(pick), run)).collect();
+        let expected = seen(&frames, 1, true);
+        for width in [1, 2, 4, 8] {
+            prop_assert_eq!(&seen(&frames, width, false), &expected, "{} at a time", width);
+        }
+    }
+}
+
+#[test]
+fn two_tags_lead_to_their_sub_interface_and_count_there() {
+    let frames = vec![frame((3, 9, 9, 9)); 9];
+    let (out, counts, rx) = seen(&frames, 4, false);
+    assert_eq!((out.len(), counts), (9, Vec::new()));
+    let bytes = 9 * frames[0].len() as u64;
+    assert_eq!(rx[3], (9, bytes), "{rx:?}");
+    assert!(out.iter().all(|(_, frame)| frame[12..14] == [8, 0]));
+}

@@ -143,3 +143,67 @@ fn two_tags_lead_to_their_sub_interface_and_count_there() {
     assert_eq!(rx[3], (9, bytes), "{rx:?}");
     assert!(out.iter().all(|(_, frame)| frame[12..14] == [8, 0]));
 }
+
+/// Packets of both families in one vector, by turns out of an untagged interface, behind one tag, and behind two.
+#[test]
+fn tags_are_put_in_front_of_packets_that_leave_in_one_vector() {
+    for (width, marked) in [(1, false), (4, false), (8, false), (8, true)] {
+        let (mut h, a, _) = bed();
+        run(
+            &mut h,
+            "create sub-interfaces x1 30 dot1q 30 exact-match\ncreate sub-interfaces x1 40 dot1ad 40 inner-dot1q 41 exact-match\n\
+             set interface state x1.30 up\nset interface state x1.40 up\nset interface ip address x1.30 10.30.0.1/24\n\
+             set interface ip address x1.40 2001:db8:40::1/64\nset ip neighbor x1.30 10.30.0.2 02:00:00:00:10:30\n\
+             set ip neighbor x1.40 2001:db8:40::2 02:00:00:00:10:40",
+        );
+        for node in ["ip4-rewrite", "ip6-rewrite"] {
+            h.router.graph.set_loop(node, Some(width), None, None).unwrap();
+        }
+        let start = || Packet::ethernet(host_mac(0), router_mac(0));
+        let four = |to: [u8; 4]| start().ipv4([10, 0, 9, 2], to).udp(1, 2).payload_len(20).build();
+        let six = |net: u16| {
+            start().ipv6([0x2001, 0xdb8, 9, 0, 0, 0, 0, 2], [0x2001, 0xdb8, net, 0, 0, 0, 0, 2]).udp(1, 2).payload_len(20).build()
+        };
+        // Runs of one way, then all ways by turns.
+        let (plain, one, two) = (four([10, 0, 1, 2]), four([10, 30, 0, 2]), six(0x40));
+        let mut frames: Vec<_> =
+            [&plain, &one, &two].into_iter().flat_map(|frame| std::iter::repeat_n(frame.clone(), 13)).collect();
+        frames.extend([&plain, &one, &two].into_iter().cycle().take(39).cloned());
+        // A flow hash changes nothing here, but its metadata goes along.
+        h.inject_marked(a, &frames, 0, move |_, packet| {
+            if marked {
+                packet.set_flow_hash(7)
+            }
+        });
+        let out = h.run();
+        assert_eq!(out.len(), frames.len());
+        let expected = |frame: &[u8], mac: MacAddr, tags: &[u8]| {
+            let mut wanted = [&mac.0[..], &router_mac(1).0, tags, &frame[12..]].concat();
+            let ip = 14 + tags.len();
+            if frame[12] == 8 {
+                wanted[ip + 8] -= 1;
+                // RFC 1624: the checksum's word grows by what the other one shrinks.
+                let sum = u32::from(u16::from_be_bytes([wanted[ip + 10], wanted[ip + 11]])) + 0x100;
+                wanted[ip + 10..ip + 12].copy_from_slice(&((sum + (sum >> 16)) as u16).to_be_bytes());
+            } else {
+                wanted[ip + 7] -= 1;
+            }
+            wanted
+        };
+        let ways = [
+            expected(&plain, host_mac(1), &[]),
+            expected(&one, MacAddr([2, 0, 0, 0, 0x10, 0x30]), &[0x81, 0, 0, 30]),
+            expected(&two, MacAddr([2, 0, 0, 0, 0x10, 0x40]), &[0x88, 0xa8, 0, 40, 0x81, 0, 0, 41]),
+        ];
+        for way in &ways {
+            let count = out.iter().filter(|(_, frame)| frame == way).count();
+            assert_eq!(
+                count,
+                26,
+                "{width} at a time: {way:x?} of {:x?}",
+                out.iter().map(|(_, f)| &f[..34.min(f.len())]).collect::<Vec<_>>()
+            );
+        }
+        h.assert_buffers_held(0);
+    }
+}

@@ -290,13 +290,17 @@ impl FastPath for EthernetVlan {
             return None;
         }
         // From the first type on: type, tag, type, tag.
-        let words: [u64; W] = batch.heads::<u64, 12>().map(u64::from_be);
-        let second: [u16; W] = words.map(|word| (word >> 16) as u16);
+        let (mut words, mut second): ([u64; W], _) = (batch.heads::<_, 12>(), [0; W]);
+        for k in 0..W {
+            words[k] = u64::from_be(words[k]);
+            second[k] = (words[k] >> 16) as u16;
+        }
         let is_ip = |t: u16| (t == EtherType::IPV4.0) | (t == EtherType::IPV6.0);
         let one_tag = second.iter().fold(true, |all, t| all & is_ip(*t));
-        let types = if one_tag { second } else { batch.heads::<u16, 20>().map(u16::from_be) };
-        let mut other = false;
+        let third: [u16; W] = batch.heads::<_, 20>();
+        let (mut types, mut other) = (second, false);
         for k in 0..W {
+            types[k] = if one_tag { second[k] } else { u16::from_be(third[k]) };
             let tags = is_tag((words[k] >> 48) as u16) & (one_tag | is_tag(second[k]));
             other |= !(tags & is_ip(types[k]));
         }
@@ -306,7 +310,7 @@ impl FastPath for EthernetVlan {
         let destinations: [u64; W] = batch.heads::<u64, 0>();
         let (table, mut subs) = (self.table.get(), [parent; W]);
         for k in 0..W {
-            let [first, id, inner] = [words[k] >> 48, words[k] >> 32, words[k]].map(|bits| bits as u16);
+            let (first, id, inner) = ((words[k] >> 48) as u16, (words[k] >> 32) as u16, words[k] as u16);
             let inner = (!one_tag).then_some(inner & ID);
             let (sub, _) = *table.exactly(Key::new(parent, first != EtherType::VLAN.0, id & ID, inner))?;
             subs[k] = sub;

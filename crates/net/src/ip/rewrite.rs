@@ -54,8 +54,11 @@ pub trait RewriteFamily: Family {
     /// What one hop changes in the packets of a batch, and zero where all of them may go on, whatever their link is.
     fn hops<const W: usize>(batch: &Batch<'_, W>) -> ([Self::Hop; W], u64);
 
-    /// Takes a hop, with the data at the headers of IP.
+    /// Takes a hop, with the Ethernet header in front already.
     fn take_hops<const W: usize>(batch: &mut Batch<'_, W>, hops: [Self::Hop; W]);
+
+    /// Takes a hop, with no link header in front.
+    fn take_hops_bare<const W: usize>(batch: &mut Batch<'_, W>, hops: [Self::Hop; W]);
 
     /// Whether a packet may not go on to an interface, whatever its length is.
     fn stays(packet: &Pkt<'_, Shared>, tx: IfIndex) -> bool;
@@ -99,6 +102,33 @@ const fn tx_if(head: u64) -> IfIndex {
 impl<F: RewriteFamily> Rewrite<F> {
     pub(super) fn new(adjacencies: AdjTable, output: ArcPoint, count: RunCounter) -> Self {
         Self { adjacencies, output, count, features: false, family: std::marker::PhantomData }
+    }
+
+    /// Sends a batch out of which some packets, or all, get another header than that of Ethernet without tags: on from where [`FastPath::batch`]
+    /// gives up, so that the common case does not pay for it.
+    #[inline(always)]
+    fn tagged<const W: usize>(&mut self, mut batch: Batch<'_, W>) -> Option<Sent> {
+        let batch = &mut batch;
+        let (hops, staying) = F::hops(batch);
+        let mut staying = staying | u64::from(batch.any_has(flags::CHAINED | flags::LOCAL));
+        let (aux, lens) = (batch.aux(), batch.lens());
+        let (mut heads, mut headers) = ([0; W], [[0; 3]; W]);
+        for k in 0..W {
+            (heads[k], headers[k]) = self.adjacencies.link(aux[k]);
+            staying |= obstacle(heads[k], lens[k]);
+        }
+        if staying != 0 || !batch.all_have_room(HEADER_ROOM) {
+            return None;
+        }
+        F::take_hops_bare(batch, hops);
+        batch.prepend(|k| (headers[k], (heads[k] >> 24) as u32 & 0xff));
+        self.count.add_each(&aux, &lens);
+        let (mut verdicts, mut tx) = ([Verdict::DROP; W], [0; W]);
+        for k in 0..W {
+            (tx[k], verdicts[k]) = (tx_if(heads[k]).0, self.out(tx_if(heads[k]), (heads[k] >> 32) as u16));
+        }
+        batch.set_aux(tx);
+        Some(batch.send(verdicts))
     }
 
     /// The node behind an adjacency, or the first feature of its interface.
@@ -160,39 +190,28 @@ impl<F: RewriteFamily> FastPath<Shared> for Rewrite<F> {
             let head = adjacencies.head(aux[0]);
             let longest = lens.iter().fold(0, |longest, len| longest.max(*len));
             let header = adjacencies.ethernet(aux[0]);
-            if staying | obstacle(head, longest) != 0 || !batch.all_have_room(HEADER_ROOM) {
-                return None;
+            let other = other_header(head);
+            if staying | obstacle(head, longest) | other != 0 || !batch.prepend_ethernet(|_| header) {
+                return if other == 0 { None } else { self.tagged(batch.by_value()) };
             }
             F::take_hops(batch, hops);
-            if other_header(head) == 0 {
-                batch.prepend_ethernet(|_| header);
-            } else {
-                let (_, header) = self.adjacencies.link(aux[0]);
-                batch.prepend(|_| (header, header_len(head)));
-            }
             self.count.add_all(aux[0], &lens);
             let tx = tx_if(head);
             batch.set_aux([tx.0; W]);
             return Some(batch.send_all(self.out(tx, (head >> 32) as u16)));
         }
-        let mut heads = [0; W];
+        let (mut heads, mut other) = ([0; W], 0);
         for k in 0..W {
             heads[k] = adjacencies.head(aux[k]);
         }
-        let mut other = 0;
         for k in 0..W {
             staying |= obstacle(heads[k], lens[k]);
             other |= other_header(heads[k]);
         }
-        if staying != 0 || !batch.all_have_room(HEADER_ROOM) {
-            return None;
+        if staying | other != 0 || !batch.prepend_ethernet(|k| adjacencies.ethernet(aux[k])) {
+            return if other == 0 { None } else { self.tagged(batch.by_value()) };
         }
         F::take_hops(batch, hops);
-        if other == 0 {
-            batch.prepend_ethernet(|k| adjacencies.ethernet(aux[k]));
-        } else {
-            batch.prepend(|k| (self.adjacencies.link(aux[k]).1, header_len(heads[k])));
-        }
         self.count.add_each(&aux, &lens);
         let (mut verdicts, mut tx) = ([Verdict::DROP; W], [0; W]);
         for k in 0..W {
@@ -219,19 +238,32 @@ fn stay<F: RewriteFamily>(mut packet: Pkt<'_, Shared>, head: AdjHead) -> Verdict
     }
 }
 
+/// Bytes of the link header that most batches get.
+const ETHERNET: usize = 14;
 /// Headroom for any link header of an adjacency, bytes.
 const HEADER_ROOM: u32 = 24;
-
-/// Bytes of the link header.
-#[inline(always)]
-const fn header_len(head: u64) -> u32 {
-    (head >> 24) as u32 & 0xff
-}
 
 /// IPv4: time to live, protocol and checksum.
 const TTL_WORD: usize = 8;
 /// IPv6.
 const HOP_LIMIT: usize = 7;
+
+/// By loops: `map` of arrays is not inlined (measured).
+#[inline(always)]
+fn taken4<const W: usize>(mut words: [u32; W]) -> [u32; W] {
+    for word in &mut words {
+        *word = ttl_word_decremented_raw(*word);
+    }
+    words
+}
+
+#[inline(always)]
+fn taken6<const W: usize>(mut limits: [u8; W]) -> [u8; W] {
+    for limit in &mut limits {
+        *limit = limit.wrapping_sub(1);
+    }
+    limits
+}
 
 impl RewriteFamily for V4 {
     type RewriteNext = Next4;
@@ -247,11 +279,13 @@ impl RewriteFamily for V4 {
     }
 
     #[inline(always)]
-    fn take_hops<const W: usize>(batch: &mut Batch<'_, W>, mut words: [u32; W]) {
-        for word in &mut words {
-            *word = ttl_word_decremented_raw(*word);
-        }
-        batch.set_heads::<u32, TTL_WORD>(words);
+    fn take_hops<const W: usize>(batch: &mut Batch<'_, W>, words: [u32; W]) {
+        batch.set_heads::<u32, { ETHERNET + TTL_WORD }>(taken4(words));
+    }
+
+    #[inline(always)]
+    fn take_hops_bare<const W: usize>(batch: &mut Batch<'_, W>, words: [u32; W]) {
+        batch.set_heads::<u32, TTL_WORD>(taken4(words));
     }
 
     #[inline(always)]
@@ -307,11 +341,13 @@ impl RewriteFamily for V6 {
     }
 
     #[inline(always)]
-    fn take_hops<const W: usize>(batch: &mut Batch<'_, W>, mut limits: [u8; W]) {
-        for limit in &mut limits {
-            *limit = limit.wrapping_sub(1);
-        }
-        batch.set_heads::<u8, HOP_LIMIT>(limits);
+    fn take_hops<const W: usize>(batch: &mut Batch<'_, W>, limits: [u8; W]) {
+        batch.set_heads::<u8, { ETHERNET + HOP_LIMIT }>(taken6(limits));
+    }
+
+    #[inline(always)]
+    fn take_hops_bare<const W: usize>(batch: &mut Batch<'_, W>, limits: [u8; W]) {
+        batch.set_heads::<u8, HOP_LIMIT>(taken6(limits));
     }
 
     #[inline(always)]

@@ -58,12 +58,6 @@ impl<'a, const W: usize> Batch<'a, W> {
         batch
     }
 
-    /// The batch itself, for a function that is not inlined: by reference it would have to lie in memory for all that is done with it.
-    #[inline(always)]
-    pub fn by_value(&mut self) -> Batch<'_, W> {
-        Batch { frame: self.frame, at: self.at, next: self.next, data: self.data, spans: self.spans, _env: self._env }
-    }
-
     /// Context lanes: rx interface and flags.
     #[inline(always)]
     pub fn contexts(&self) -> [u32; W] {

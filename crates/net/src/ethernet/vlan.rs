@@ -185,6 +185,7 @@ pub struct EthernetVlan {
     pub(super) unknown: ArcPoint,
     /// MAC addresses beside the interfaces' own.
     pub(super) more: Snapshot<MoreMacs>,
+    /// The thread of this instance, whose counters it adds to.
     pub(super) thread: usize,
 }
 

@@ -107,8 +107,7 @@ impl<F: RewriteFamily> Rewrite<F> {
     /// Sends a batch out of which some packets, or all, get another header than that of Ethernet without tags: on from where [`FastPath::batch`]
     /// gives up, so that the common case does not pay for it.
     #[inline(always)]
-    fn tagged<const W: usize>(&mut self, mut batch: Batch<'_, W>) -> Option<Sent> {
-        let batch = &mut batch;
+    fn tagged<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
         let (hops, staying) = F::hops(batch);
         let mut staying = staying | u64::from(batch.any_has(flags::CHAINED | flags::LOCAL));
         let (aux, lens) = (batch.aux(), batch.lens());
@@ -192,7 +191,7 @@ impl<F: RewriteFamily> FastPath<Shared> for Rewrite<F> {
             let header = adjacencies.ethernet(aux[0]);
             let other = other_header(head);
             if staying | obstacle(head, longest) | other != 0 || !batch.prepend_ethernet(|_| header) {
-                return if other == 0 { None } else { self.tagged(batch.by_value()) };
+                return if other == 0 { None } else { self.tagged(batch) };
             }
             F::take_hops(batch, hops);
             self.count.add_all(aux[0], &lens);
@@ -209,7 +208,7 @@ impl<F: RewriteFamily> FastPath<Shared> for Rewrite<F> {
             other |= other_header(heads[k]);
         }
         if staying | other != 0 || !batch.prepend_ethernet(|k| adjacencies.ethernet(aux[k])) {
-            return if other == 0 { None } else { self.tagged(batch.by_value()) };
+            return if other == 0 { None } else { self.tagged(batch) };
         }
         F::take_hops(batch, hops);
         self.count.add_each(&aux, &lens);

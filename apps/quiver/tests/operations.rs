@@ -164,7 +164,7 @@ fn how_nodes_run_can_be_changed_while_they_do() {
     );
     for (line, why) in [
         ("set node ip4-input multi-loop 3", "1, 2, 4 or 8"),
-        ("set node ethernet-vlan multi-loop 4", "has no multi-loop to set"),
+        ("set node arp-input multi-loop 4", "has no multi-loop to set"),
         ("set node error-drop prefetch 4", "has no prefetching to set"),
         ("set node ip4-input", "nothing to set"),
         ("set node nowhere prefetch 1", "nowhere"),

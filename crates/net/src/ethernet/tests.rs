@@ -31,7 +31,7 @@ fn sub_interfaces() -> Vec<(u32, SubMatch, char)> {
 /// A router with these, and all that is routed leaves by x1.
 fn bed() -> (Harness, IfIndex, Vec<IfIndex>) {
     let mut h = Harness::new().silent();
-    let (a, _) = (h.interface(0), h.interface(1));
+    let (a, b) = (h.interface(0), h.interface(1));
     run(
         &mut h,
         "set interface ip address x0 10.0.0.1/24\nset interface ip address x1 10.0.1.1/24\nset interface ip address x0 2001:db8::1/64\n\
@@ -47,7 +47,7 @@ fn bed() -> (Harness, IfIndex, Vec<IfIndex>) {
             &format!("set interface ip address x0.{n} 10.1.{n}.1/24\nset interface ip address x0.{n} 2001:db8:2:{n}::1/64"),
         );
         if state == 'l' {
-            h.router.set_l2(sub, L2Mode::CrossConnect(IfIndex::LOCAL0)).ok();
+            h.router.set_l2(sub, L2Mode::CrossConnect(b)).unwrap();
         }
         subs.push(sub);
     }
@@ -113,7 +113,7 @@ fn seen(frames: &[Vec<u8>], width: u8, by_rules: bool) -> Seen {
     for (_, frame) in &mut out {
         // Time to live and checksum, hop limit.
         let changed = if frame[12] == 8 { vec![22, 24, 25] } else { vec![21] };
-        changed.into_iter().for_each(|at| frame[at] = 0);
+        changed.into_iter().filter_map(|at| frame.get_mut(at).map(|byte| *byte = 0)).for_each(drop);
     }
     out.sort();
     let counts = h.counts().into_iter().filter(|(name, _)| name.starts_with("ethernet-")).collect();

@@ -121,13 +121,19 @@ impl<F: RewriteFamily> Rewrite<F> {
         }
         F::take_hops_bare(batch, hops);
         batch.prepend(|k| (headers[k], (heads[k] >> 24) as u32 & 0xff));
-        self.count.add_each(&aux, &lens);
+        Some(self.leave(batch, &aux, &heads, &lens))
+    }
+
+    /// Counts packets that have their headers, and sends each by its adjacency.
+    #[inline(always)]
+    fn leave<const W: usize>(&mut self, batch: &mut Batch<'_, W>, aux: &[u32; W], heads: &[u64; W], lens: &[u32; W]) -> Sent {
+        self.count.add_each(aux, lens);
         let (mut verdicts, mut tx) = ([Verdict::DROP; W], [0; W]);
         for k in 0..W {
             (tx[k], verdicts[k]) = (tx_if(heads[k]).0, self.out(tx_if(heads[k]), (heads[k] >> 32) as u16));
         }
         batch.set_aux(tx);
-        Some(batch.send(verdicts))
+        batch.send(verdicts)
     }
 
     /// The node behind an adjacency, or the first feature of its interface.
@@ -211,13 +217,7 @@ impl<F: RewriteFamily> FastPath<Shared> for Rewrite<F> {
             return if other == 0 { None } else { self.tagged(batch) };
         }
         F::take_hops(batch, hops);
-        self.count.add_each(&aux, &lens);
-        let (mut verdicts, mut tx) = ([Verdict::DROP; W], [0; W]);
-        for k in 0..W {
-            (tx[k], verdicts[k]) = (tx_if(heads[k]).0, self.out(tx_if(heads[k]), (heads[k] >> 32) as u16));
-        }
-        batch.set_aux(tx);
-        Some(batch.send(verdicts))
+        Some(self.leave(batch, &aux, &heads, &lens))
     }
 }
 

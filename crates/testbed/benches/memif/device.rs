@@ -67,7 +67,7 @@ impl Case {
         format!("{device}, {pattern}")
     }
 
-    /// What both routers are told.
+    /// The configuration, which both routers understand.
     fn commands(&self, socket: &Path, role: &str) -> Vec<String> {
         let mut lines = vec![format!("create memif socket id 1 filename {}", socket.display())];
         for id in [0, 1] {
@@ -126,7 +126,7 @@ fn testpmd(host: &Host, folder: &Path, socket: &Path, server: bool, mode: &str, 
     Testpmd::start_on(host, folder, &vdevs(socket, server), 1, &[&format!("--forward-mode={mode}")], &eal)
 }
 
-/// Bytes of a frame, without FCS: `QUIVER_FRAME`, or the least.
+/// Bytes of a frame, without FCS: `QUIVER_FRAME`, or 64.
 pub fn frame_bytes() -> Outcome<u16> {
     Ok(std::env::var("QUIVER_FRAME").map_or(Ok(64), |bytes| bytes.parse())?)
 }
@@ -237,7 +237,7 @@ fn io(host: &Host, time: Duration) -> Outcome<Figures> {
     source.tell("start");
     std::thread::sleep(WARM);
     let (sent, received) = rates(&mut source, time);
-    // Both are killed: one that is told to end may end the other one by a fault in its driver.
+    // Both are killed. Told to quit, one closes the connection, and a fault in DPDK's driver may then crash the other.
     drop((middle, source));
     std::fs::remove_dir_all(&folder)?;
     Ok(Figures { sent, received, nodes: Vec::new(), idle: f64::NAN })

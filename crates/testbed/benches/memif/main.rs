@@ -7,12 +7,11 @@
 //!
 //! Figures of a case say different things. *Sent* and *received* are the source's, both ports together: they depend on the source as much as
 //! on the device, for each waits for what the other one does to shared lines. *Clocks* are TSC ticks a packet over the nodes that have seen
-//! packets: memif-input, graph, transmission. With VPP they have its empty polls in them, with Quiver not; *idle* says how much of Quiver's time
-//! went by without packets.
+//! packets: memif-input, graph, transmission. With VPP they have its empty polls in them, with Quiver not; *idle* is the share of
+//! Quiver's turns without packets; such turns are short.
 //!
 //! - VPP is what `QUIVER_VPP` names, else `vpp` in `PATH`; it needs its plugin `memif`. Without a VPP its cases are left out.
 //! - Quiver is `QUIVER_BIN`, or the release build (`make build`). Both keep their own defaults for buffers.
-//!
 //! - `QUIVER_FRAME` is the length of frames, 64 bytes where it says nothing.
 //!
 //! Needs root, two processors and `dpdk-testpmd`.
@@ -67,7 +66,8 @@ fn main() -> Outcome<()> {
         return Err(format!("no case begins so: {names:?}").into());
     }
     println!(
-        "memif, 64-byte frames, rings of {}; {rounds} rounds of {seconds} s; memory of testpmd {:?}",
+        "memif, frames of {} bytes, rings of {}; {rounds} rounds of {seconds} s; memory of testpmd {:?}",
+        device::frame_bytes()?,
         1 << device::LOG2_RING,
         device::memory()
     );

@@ -19,7 +19,8 @@
 //! whatever prefixes it was made of. Nodes and leaves are never changed once published. An update makes new arrays for the
 //! node it changes and for those on the way up to the root word, and publishes all of it by one store (`writer`).
 //!
-//! Lookups of several addresses at a time overlap their cache misses: [`Lpm6::lookup_batch`] walks eight in step.
+//! Lookups of several addresses at a time overlap their cache misses: [`Lpm6::lookup_batch`] walks eight in step. While all of
+//! them are at one node, its jump may take them over several at once.
 
 use crate::cpu::opaque;
 use crate::mem::{Budget, PageKind, SharedArray};
@@ -31,8 +32,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 mod arrays;
 mod change;
 mod journal;
+mod jump;
 mod node;
 mod writer;
+use jump::Jump;
 pub(crate) use writer::PoptrieWriter;
 
 /// Address bits that index the root.
@@ -47,6 +50,8 @@ const NODE: u32 = 1 << 31;
 const LEAF_AT: u32 = 1 << 30;
 /// Addresses that a batch walks in step.
 const LANES: usize = 8;
+/// Address bits that a batch takes into registers at a time.
+const WINDOW: u32 = 64 / STEP_BITS * STEP_BITS;
 
 /// `vector`, `leafvec`, and the bases: nodes in the high half, marked [`NODE`], leaves in the low one, marked [`LEAF_AT`].
 type NodeWords = [AtomicU64; 3];
@@ -55,12 +60,14 @@ type NodeWords = [AtomicU64; 3];
 struct Table {
     root: SharedArray<AtomicU32>,
     nodes: SharedArray<NodeWords>,
+    /// The [`Jump`] of each node: apart, because most walks in a full table have no use for them.
+    jumps: SharedArray<AtomicU64>,
     leaves: SharedArray<AtomicU32>,
     /// The leaf of ::/0, or 0.
     default: AtomicU32,
 }
 
-/// Nodes and leaves for which address space is reserved; 402 MB and 134 MB.
+/// Nodes and leaves for which address space is reserved; 402 MB, 134 MB for their jumps, and 134 MB.
 const NODES: usize = 1 << 24;
 const LEAVES: usize = 1 << 25;
 /// Entries past the last array, so that an index made of one node's base and another's vector stays inside.
@@ -73,6 +80,7 @@ impl Table {
         Ok(Table {
             root,
             nodes: SharedArray::reserve(NODES + SLACK, pages, budget)?,
+            jumps: SharedArray::reserve(NODES + SLACK, pages, budget)?,
             leaves: SharedArray::reserve(LEAVES + SLACK, pages, budget)?,
             default: AtomicU32::new(0),
         })
@@ -103,6 +111,13 @@ impl Table {
         base.wrapping_add(upto.count_ones())
     }
 
+    /// The jump of node `index`.
+    #[inline(always)]
+    fn jump(&self, index: u32) -> Jump {
+        // SAFETY: as in `step`. A jump leads to less than NODES, whatever is read.
+        Jump(unsafe { self.jumps.at(index as usize) }.load(Ordering::Relaxed))
+    }
+
     /// The leaf that a walk has ended at: in the word itself if the root had it, else where it says.
     #[inline(always)]
     fn leaf(&self, word: u32) -> u32 {
@@ -112,6 +127,16 @@ impl Table {
         let leaf = if word & LEAF_AT != 0 { leaf } else { word };
         if leaf == 0 { self.default.load(Ordering::Relaxed) } else { leaf & LEAF_MAX }
     }
+}
+
+/// The complements of 64 bits of each address, from bit `from` on.
+#[inline(always)]
+fn window<const N: usize>(addrs: &[u128; N], from: u32) -> [u64; N] {
+    let mut keys = [0; N];
+    for k in 0..N {
+        keys[k] = !((addrs[k] << from) >> 64) as u64;
+    }
+    keys
 }
 
 /// The reading side of an IPv6 table. Cheap to clone, and shared by any number of threads.
@@ -165,7 +190,7 @@ impl Lpm6 {
     pub fn lookup_group<const N: usize>(&self, addrs: &[u128; N]) -> [u32; N] {
         let table = &*self.table;
         let mut words = [0u32; N];
-        let (mut any, mut all) = (0, NODE);
+        let (mut any, mut all) = (0, !0);
         for k in 0..N {
             words[k] = table.root_word(addrs[k]);
             any |= words[k];
@@ -173,15 +198,25 @@ impl Lpm6 {
         }
         let mut from = ROOT_BITS;
         while any & NODE != 0 && from < 128 {
-            // As many bits as a register has: most walks end within them.
-            let mut keys = [0u64; N];
-            for k in 0..N {
-                keys[k] = !((addrs[k] << from) >> 64) as u64;
-            }
-            let mut left = 64 / STEP_BITS;
+            // As many bits as a register has: most walks end within the first ones.
+            let mut keys = if from == ROOT_BITS { window(addrs, ROOT_BITS) } else { window(addrs, from) };
+            let mut left = WINDOW / STEP_BITS;
             // None has arrived: on the first steps, and where all go to prefixes of one length.
-            while all != 0 && left > 0 {
-                (any, all) = (0, NODE);
+            while all & NODE != 0 && left > 0 {
+                if any == all {
+                    let jump = table.jump(any & !NODE);
+                    let steps = jump.steps();
+                    if steps != 0 && steps <= left && jump.leads(&keys) {
+                        (any, all) = (jump.word(), jump.word());
+                        words = [any; N];
+                        for key in &mut keys {
+                            *key <<= steps * STEP_BITS;
+                        }
+                        left -= steps;
+                        continue;
+                    }
+                }
+                (any, all) = (0, !0);
                 for k in 0..N {
                     // The compiler would gather the steps of a group into vectors, and take them apart again for every load
                     // (measured: 60 clocks instead of 46 for five steps).
@@ -203,7 +238,7 @@ impl Lpm6 {
                 }
                 left -= 1;
             }
-            from += 64 / STEP_BITS * STEP_BITS;
+            from += WINDOW;
         }
         for word in &mut words {
             *word = table.leaf(*word);

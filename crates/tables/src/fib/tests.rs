@@ -72,9 +72,12 @@ proptest! {
             let flips = bases.iter().flat_map(|b| (0..128).map(move |bit| b ^ 1 << bit)).chain(bases.iter().copied());
             let addrs: Vec<u128> = flips.collect();
             let (single, grouped) = Fib::lookups(&fib, &addrs);
+            // Each address eight times: a group that stays together.
+            let (_, together) = Fib::lookups(&fib, &addrs.iter().flat_map(|addr| [*addr; 8]).collect::<Vec<_>>());
             for (k, addr) in addrs.iter().enumerate() {
                 let want = best(&model, *addr);
                 assert_eq!((single[k], grouped[k]), (want, want), "{addr:x} of {model:x?}");
+                assert_eq!(together[k * 8..k * 8 + 8], [want; 8], "{addr:x} of {model:x?}");
             }
         }
     }

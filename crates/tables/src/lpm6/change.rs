@@ -1,6 +1,7 @@
 //! One change of a poptrie: from the old version of a block to the new one.
 
 use super::journal::{Arrays, Kind};
+use super::jump::Jump;
 use super::node::{Block, Node, leaf_at, load_node, store_node};
 use super::{STEP_BITS, Table};
 use crate::address::Address;
@@ -75,7 +76,8 @@ impl Change<'_> {
             let record = if k == rank { after } else { load_node(self.table, node.nodes + k) };
             store_node(self.table, run.at + k, &record);
         }
-        Ok(Block::Node(Node { nodes: run.at, ..node }))
+        let jump = if count == 1 { Jump::over(i, run.at, after.jump) } else { Jump::default() };
+        Ok(Block::Node(Node { nodes: run.at, jump, ..node }))
     }
 
     /// The node with another block in slot `i`, where it had a node.
@@ -179,7 +181,7 @@ impl Change<'_> {
             self.arrays.drop_run(Kind::Leaves, old.leaf_run())?;
             return Ok(Block::Leaf(runs[0]));
         }
-        let mut new = Node { vector, leafvec, nodes: old.nodes, leaves: old.leaves };
+        let mut new = Node { vector, leafvec, nodes: old.nodes, leaves: old.leaves, jump: old.jump };
         let same_leaves =
             leafvec == old.leafvec && (0..n).all(|i| leaf_at(self.table, old.leaves + i as u32).load(Ordering::Relaxed) == runs[i]);
         if !same_leaves {
@@ -193,10 +195,15 @@ impl Change<'_> {
         }
         if let Some(nodes) = nodes {
             self.arrays.drop_run(Kind::Nodes, old.node_run())?;
+            new.jump = Jump::default();
             if vector != 0 {
                 new.nodes = self.arrays.take(self.table, Kind::Nodes, vector.count_ones() as usize)?.at;
                 for (k, i) in (0..64).filter(|i| vector >> i & 1 != 0).enumerate() {
                     store_node(self.table, new.nodes + k as u32, &nodes[i]);
+                }
+                if vector.is_power_of_two() {
+                    let slot = vector.trailing_zeros();
+                    new.jump = Jump::over(slot, new.nodes, nodes[slot as usize].jump);
                 }
             }
         }

@@ -48,7 +48,14 @@ impl Arrays {
     pub fn take(&mut self, table: &Table, kind: Kind, len: usize) -> Result<Run, OutOfMemory> {
         self.made.try_reserve(1)?;
         let run = match kind {
-            Kind::Nodes => self.nodes.take(&table.nodes, len)?,
+            Kind::Nodes => {
+                let run = self.nodes.take(&table.nodes, len)?;
+                if let Err(error) = table.jumps.commit(run.at as usize + len) {
+                    self.nodes.give(&table.nodes, run);
+                    return Err(error);
+                }
+                run
+            }
             Kind::Leaves => self.leaves.take(&table.leaves, len)?,
         };
         self.made.push(Item { kind, run });

@@ -1,6 +1,7 @@
 //! A poptrie's records as the writer sees them.
 
 use super::arrays::{FreeLink, Run};
+use super::jump::Jump;
 use super::{LEAF_AT, NODE, NodeWords, ROOT_BITS, Table};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,6 +34,8 @@ pub(super) struct Node {
     /// Where its nodes and leaves start; without meaning while it has none.
     pub nodes: u32,
     pub leaves: u32,
+    /// Over nodes with one node below, from this one on.
+    pub jump: Jump,
 }
 
 impl Node {
@@ -54,20 +57,21 @@ pub(super) enum Block {
 
 pub(super) fn load_node(table: &Table, at: u32) -> Node {
     // SAFETY: the writer follows only indices it has stored itself, of committed nodes.
-    let words = unsafe { table.nodes.at(at as usize) };
-    let [vector, leafvec, bases] = [&words[0], &words[1], &words[2]].map(|w| w.load(Ordering::Relaxed));
+    let (words, jump) = unsafe { (table.nodes.at(at as usize), table.jumps.at(at as usize)) };
+    let [vector, leafvec, bases] = words.each_ref().map(|w| w.load(Ordering::Relaxed));
     let (nodes, leaves) = ((bases >> 32) as u32 & !NODE, bases as u32 & !LEAF_AT);
-    Node { vector, leafvec, nodes: nodes.wrapping_add(1), leaves: leaves.wrapping_add(1) }
+    Node { vector, leafvec, nodes: nodes.wrapping_add(1), leaves: leaves.wrapping_add(1), jump: Jump(jump.load(Ordering::Relaxed)) }
 }
 
 pub(super) fn store_node(table: &Table, at: u32, node: &Node) {
     let nodes = if node.vector == 0 { 0 } else { node.nodes - 1 };
     let leaves = if node.leafvec == 0 { 0 } else { node.leaves - 1 };
     // SAFETY: the writer stores only into runs that it has just taken, which are committed.
-    let words = unsafe { table.nodes.at(at as usize) };
+    let (words, jump) = unsafe { (table.nodes.at(at as usize), table.jumps.at(at as usize)) };
     words[0].store(node.vector, Ordering::Relaxed);
     words[1].store(node.leafvec, Ordering::Relaxed);
     words[2].store(u64::from(nodes | NODE) << 32 | u64::from(leaves | LEAF_AT), Ordering::Relaxed);
+    jump.store(node.jump.0, Ordering::Relaxed);
 }
 
 pub(super) fn leaf_at(table: &Table, at: u32) -> &AtomicU32 {

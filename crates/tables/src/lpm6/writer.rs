@@ -232,6 +232,7 @@ impl LpmWriter<u128> for PoptrieWriter {
     fn memory_bytes(&self) -> usize {
         self.table.root.resident()
             + self.table.nodes.resident()
+            + self.table.jumps.resident()
             + self.table.leaves.resident()
             + self.held_words.resident()
             + self.arrays.new_nodes.resident()

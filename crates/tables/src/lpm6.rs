@@ -101,14 +101,20 @@ impl Table {
         // SLACK). That holds for any mixture of old and new words, so a reader outside QSBR reads nonsense, not strangers.
         // SAFETY: as just said.
         let node = unsafe { self.nodes.at(index as usize) };
-        let above = above & 63;
-        let vector = node[0].load(Ordering::Relaxed) << above;
-        let leafvec = node[1].load(Ordering::Relaxed) << above;
-        let bases = node[2].load(Ordering::Relaxed);
-        let below = vector >> 63 != 0;
-        let upto = select_unpredictable(below, vector, leafvec);
-        let base = select_unpredictable(below, bases >> 32, bases) as u32;
-        base.wrapping_add(upto.count_ones())
+        step_in(node.each_ref().map(|word| word.load(Ordering::Relaxed)), above)
+    }
+
+    /// One step of walks that are all at node `index`, which is read once.
+    #[inline(always)]
+    fn step_all<const N: usize>(&self, index: u32, keys: &[u64; N]) -> [u32; N] {
+        // SAFETY: as in `step`.
+        let node = unsafe { self.nodes.at(index as usize) };
+        let node = node.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let mut words = [0; N];
+        for k in 0..N {
+            words[k] = opaque(step_in(node, (keys[k] >> (64 - STEP_BITS)) as u32));
+        }
+        words
     }
 
     /// The jump of node `index`.
@@ -127,6 +133,17 @@ impl Table {
         let leaf = if word & LEAF_AT != 0 { leaf } else { word };
         if leaf == 0 { self.default.load(Ordering::Relaxed) } else { leaf & LEAF_MAX }
     }
+}
+
+/// A step within a node.
+#[inline(always)]
+fn step_in([vector, leafvec, bases]: [u64; 3], above: u32) -> u32 {
+    let above = above & 63;
+    let (vector, leafvec) = (vector << above, leafvec << above);
+    let below = vector >> 63 != 0;
+    let upto = select_unpredictable(below, vector, leafvec);
+    let base = select_unpredictable(below, bases >> 32, bases) as u32;
+    base.wrapping_add(upto.count_ones())
 }
 
 /// The complements of 64 bits of each address, from bit `from` on.
@@ -204,17 +221,25 @@ impl Lpm6 {
             // None has arrived: on the first steps, and where all go to prefixes of one length.
             while all & NODE != 0 && left > 0 {
                 if any == all {
-                    let jump = table.jump(any & !NODE);
+                    // All are at one node.
+                    let (jump, mut at) = (table.jump(any & !NODE), any & !NODE);
                     let steps = jump.steps();
-                    if steps != 0 && steps <= left && jump.leads(&keys) {
-                        (any, all) = (jump.word(), jump.word());
-                        words = [any; N];
+                    if steps != 0 && steps < left && jump.leads(&keys) {
+                        at = jump.node();
                         for key in &mut keys {
                             *key <<= steps * STEP_BITS;
                         }
                         left -= steps;
-                        continue;
                     }
+                    words = table.step_all(at, &keys);
+                    (any, all) = (0, !0);
+                    for k in 0..N {
+                        keys[k] <<= STEP_BITS;
+                        any |= words[k];
+                        all &= words[k];
+                    }
+                    left -= 1;
+                    continue;
                 }
                 (any, all) = (0, !0);
                 for k in 0..N {
@@ -228,7 +253,7 @@ impl Lpm6 {
                 left -= 1;
             }
             while any & NODE != 0 && left > 0 {
-                any = 0;
+                (any, all) = (0, 0);
                 for k in 0..N {
                     let on = words[k] & NODE != 0;
                     let next = table.step(if on { words[k] & !NODE } else { 0 }, (keys[k] >> (64 - STEP_BITS)) as u32);
@@ -239,6 +264,9 @@ impl Lpm6 {
                 left -= 1;
             }
             from += WINDOW;
+        }
+        if any == all {
+            return [table.leaf(any); N];
         }
         for word in &mut words {
             *word = table.leaf(*word);

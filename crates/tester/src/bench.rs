@@ -260,18 +260,19 @@ impl Bench {
                 let config = TapConfig { mac, rx_queues, ..TapConfig::new(name) };
                 (Box::new(Tap::open(config, Arc::new(quiver_drivers::rights::Direct)).map_err(failed(spec))?), 500)
             }
-            Engine::Memif { socket, id, server, ip, ring } => {
+            Engine::Memif { socket, id, server, ip, ring, rx_ring } => {
                 let hub = self.hub(socket, *server).map_err(failed(spec))?;
                 let config = MemifConfig {
                     role: if *server { Role::Server } else { Role::Client },
                     mode: if *ip { Mode::Ip } else { Mode::Ethernet },
                     ring_size: *ring,
+                    rx_ring_size: Some(*rx_ring),
                     tx_queues: tx_threads.iter().copied().max().unwrap_or(1).max(1),
                     rx_queues,
                     mac,
                     ..MemifConfig::new(Key { socket: 1, id: *id })
                 };
-                (Box::new(hub.create(config).map_err(failed(spec))?), *ring as usize)
+                (Box::new(hub.create(config).map_err(failed(spec))?), *rx_ring as usize)
             }
         };
         // A device that keeps another address takes all frames.

@@ -22,6 +22,8 @@ pub enum Engine {
         ip: bool,
         /// Descriptors of a ring, a power of two.
         ring: u32,
+        /// The same of rings that bring frames back.
+        rx_ring: u32,
     },
     /// A packet socket on a device of the kernel.
     AfPacket(String),
@@ -140,11 +142,14 @@ fn value<T: FromStr>(key: &str, text: &str, what: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{key}={text} is not {what}"))
 }
 
+/// Most descriptors of a ring of memif.
+const RING_MAX: u32 = 1 << 14;
+
 fn parse(text: &str) -> Result<PortSpec, String> {
     let kinds = "memif:socket=PATH,id=0,role=server|client, af-packet:DEVICE, af-xdp:DEVICE, xdp:DEVICE, tap:NAME or dpdk:DEVICE";
     let (kind, rest) = text.split_once(':').ok_or_else(|| format!("no kind of port; there are {kinds}"))?;
     let mut words = rest.split(',').filter(|w| !w.is_empty()).peekable();
-    let (mut socket, mut id, mut server, mut ip, mut ring) = (None, 0, None, false, 1024);
+    let (mut socket, mut id, mut server, mut ip, mut ring, mut rx_ring) = (None, 0, None, false, 1024_u32, None);
     let device = |words: &mut std::iter::Peekable<_>| -> Result<String, String> {
         let word: Option<&str> = words.next_if(|w: &&str| !w.contains('='));
         word.map(str::to_owned).ok_or_else(|| format!("a device's name is missing: {kind}:DEVICE"))
@@ -176,6 +181,7 @@ fn parse(text: &str) -> Result<PortSpec, String> {
             ("socket", true) => socket = Some(text.to_owned()),
             ("id", true) => id = value(key, text, "a number")?,
             ("ring", true) => ring = value(key, text, "a power of two up to 16384")?,
+            ("rx-ring", true) => rx_ring = Some(value(key, text, "a power of two up to 16384")?),
             ("role", true) => {
                 server = Some(match text {
                     "server" => true,
@@ -211,7 +217,7 @@ fn parse(text: &str) -> Result<PortSpec, String> {
                     devargs.push_str(word);
                     continue;
                 }
-                let own = if engine.is_none() { "socket, id, role, mode, ring, " } else { "" };
+                let own = if engine.is_none() { "socket, id, role, mode, ring, rx-ring, " } else { "" };
                 return Err(format!(
                     "`{key}' is no key of a {kind} port; there are {own}mac, dst-mac, ip4, ip6, answer, vlan, gateway, tx-core, rx-core"
                 ));
@@ -221,7 +227,9 @@ fn parse(text: &str) -> Result<PortSpec, String> {
     if engine.is_none() {
         let socket = socket.ok_or("socket=PATH is missing")?;
         let server = server.ok_or("role=server or role=client is missing")?;
-        spec.engine = Engine::Memif { socket, id, server, ip, ring };
+        // A device that comes back after a while empties the one ring at once: there must be room for all of it in the other.
+        let rx_ring = rx_ring.unwrap_or_else(|| ring.saturating_mul(2).min(RING_MAX).max(ring));
+        spec.engine = Engine::Memif { socket, id, server, ip, ring, rx_ring };
     }
     if ip && !spec.vlan.is_empty() {
         return Err("a port of mode=ip has no tags: leave out vlan".to_owned());
@@ -255,7 +263,7 @@ mod tests {
     fn ports_are_read_as_the_documents_write_them() {
         let port: PortSpec =
             "memif:socket=/run/m.sock,id=3,role=client,mode=ip,ip4=192.0.2.1/24,gateway=192.0.2.9,tx-core=1".parse().unwrap();
-        let engine = Engine::Memif { socket: "/run/m.sock".to_owned(), id: 3, server: false, ip: true, ring: 1024 };
+        let engine = Engine::Memif { socket: "/run/m.sock".to_owned(), id: 3, server: false, ip: true, ring: 1024, rx_ring: 2048 };
         assert_eq!((port.engine, port.tx_cores, port.rx_cores), (engine, vec![1], vec![]));
         assert_eq!(port.gateway, "192.0.2.9".parse().ok());
         let port: PortSpec = "af-packet:veth0,mac=02:00:00:00:00:01,dst-mac=02:00:00:00:00:02,answer=10.0.0.0/8".parse().unwrap();

@@ -67,7 +67,7 @@ impl Rings {
         let regions: Regions = vec![Region::create(bytes)?].into();
         let ring = |index: usize| -> io::Result<(Ring, Buffers)> {
             let event = Some(Arc::new(Event::new()?));
-            let ring = Ring::new(&regions, 0, plan.ring_offset(index), plan.log2_size, event).map_err(io::Error::other)?;
+            let ring = Ring::new(&regions, 0, plan.ring_offset(index), plan.log2_size(index), event).map_err(io::Error::other)?;
             let offset = plan.buffer_offset(index);
             let base = NonNull::new(regions[0].address(offset as usize)).ok_or(io::ErrorKind::OutOfMemory)?;
             let own = Buffers { base, region: 0, stride: plan.stride, size: config.buffer_size };
@@ -90,7 +90,7 @@ impl Rings {
         let regions: Regions = vec![Region::create(bytes)?, Region::of_pool(lending.clone())?].into();
         let ring = |index: usize| -> io::Result<Ring> {
             let event = Some(Arc::new(Event::new()?));
-            let ring = Ring::new(&regions, 0, plan.ring_offset(index), plan.log2_size, event).map_err(io::Error::other)?;
+            let ring = Ring::new(&regions, 0, plan.ring_offset(index), plan.log2_size(index), event).map_err(io::Error::other)?;
             ring.cookie().store(COOKIE, Ordering::Release);
             Ok(ring)
         };
@@ -130,7 +130,8 @@ impl Rings {
 struct Plan {
     to_server: usize,
     to_client: usize,
-    log2_size: u8,
+    /// Of a ring to the server, and of one to the client.
+    log2_sizes: [u8; 2],
     stride: u32,
 }
 
@@ -140,35 +141,42 @@ impl Plan {
         Self {
             to_server: config.tx_queues.min(hello.map_or(usize::MAX, |h| most(h.max_to_server_ring))),
             to_client: config.rx_queues.min(hello.map_or(usize::MAX, |h| most(h.max_to_client_ring))),
-            log2_size: config.log2_ring_size().min(hello.map_or(LOG2_RING_MAX, |h| h.max_log2_ring_size)),
+            log2_sizes: [config.ring_size, config.rx_ring()]
+                .map(|size| (size.trailing_zeros() as u8).min(hello.map_or(LOG2_RING_MAX, |h| h.max_log2_ring_size))),
             // An odd number of cache lines: at 2,048 bytes the first lines of all buffers share two sets of the first cache.
             stride: (config.buffer_size.div_ceil(64) | 1) * 64,
         }
     }
 
-    fn ring_stride(&self) -> usize {
-        ring_bytes(self.log2_size).next_multiple_of(128)
+    /// Of the ring at `index`: those to the server come first.
+    fn log2_size(&self, index: usize) -> u8 {
+        self.log2_sizes[usize::from(index >= self.to_server)]
+    }
+
+    /// What the rings before `index` take, where each takes as much as `bytes` says of its size.
+    fn before(&self, index: usize, bytes: impl Fn(u8) -> u64) -> u64 {
+        (0..index).map(|ring| bytes(self.log2_size(ring))).sum()
     }
 
     fn ring_offset(&self, index: usize) -> u32 {
-        (index * self.ring_stride()) as u32
+        self.before(index, |size| ring_bytes(size).next_multiple_of(128) as u64) as u32
     }
 
     fn buffers_start(&self) -> u64 {
-        ((self.to_server + self.to_client) * self.ring_stride()).next_multiple_of(4096) as u64
+        u64::from(self.ring_offset(self.to_server + self.to_client)).next_multiple_of(4096)
     }
 
-    fn ring_buffers(&self) -> u64 {
-        u64::from(self.stride) << self.log2_size
+    fn buffers_before(&self, index: usize) -> u64 {
+        self.buffers_start() + self.before(index, |size| u64::from(self.stride) << size)
     }
 
     fn buffer_offset(&self, index: usize) -> u32 {
         // `MemifConfig::check` has made sure that everything lies below 4 GB.
-        (self.buffers_start() + index as u64 * self.ring_buffers()) as u32
+        self.buffers_before(index) as u32
     }
 
     fn bytes(&self) -> u64 {
-        self.buffers_start() + (self.to_server + self.to_client) as u64 * self.ring_buffers()
+        self.buffers_before(self.to_server + self.to_client)
     }
 }
 
@@ -185,11 +193,15 @@ mod tests {
     #[test]
     fn buffers_lie_an_odd_number_of_cache_lines_apart_and_inside_the_memory() {
         for buffer_size in [64, 100, 128, 2048, 2112, 9216, 65_535] {
-            let config = MemifConfig { buffer_size, ring_size: 1024, ..MemifConfig::new(Key { socket: 0, id: 0 }) };
+            let rx_ring_size = (buffer_size < 1000).then_some(4096);
+            let config = MemifConfig { buffer_size, ring_size: 1024, rx_ring_size, ..MemifConfig::new(Key { socket: 0, id: 0 }) };
             let plan = Plan::of(&config, None);
             assert!(plan.stride >= buffer_size && plan.stride % 128 == 64, "{buffer_size}: {}", plan.stride);
             let last = plan.to_server + plan.to_client - 1;
-            assert_eq!(u64::from(plan.buffer_offset(last)) + 1024 * u64::from(plan.stride), plan.bytes());
+            let slots = u64::from(rx_ring_size.unwrap_or(1024));
+            assert_eq!(u64::from(plan.buffer_offset(last)) + slots * u64::from(plan.stride), plan.bytes());
+            assert_eq!(u64::from(plan.buffer_offset(last) - plan.buffer_offset(0)), 1024 * u64::from(plan.stride));
+            assert!(plan.ring_offset(1) as usize >= ring_bytes(10) && plan.ring_offset(1).is_multiple_of(128));
         }
     }
 }

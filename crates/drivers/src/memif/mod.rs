@@ -125,6 +125,8 @@ pub struct MemifConfig {
     pub mode: Mode,
     /// Descriptors of a ring: a power of two (client).
     pub ring_size: u32,
+    /// The same of rings to the client, where they are of another size.
+    pub rx_ring_size: Option<u32>,
     /// Bytes of a buffer in shared memory (client).
     pub buffer_size: u32,
     /// Receive queues: rings to the client, or what a server deals its rings out over.
@@ -147,6 +149,7 @@ impl MemifConfig {
             role: Role::Client,
             mode: Mode::Ethernet,
             ring_size: 1024,
+            rx_ring_size: None,
             buffer_size: 2048,
             rx_queues: 1,
             tx_queues: 1,
@@ -158,19 +161,22 @@ impl MemifConfig {
 
     /// Slots of all its rings together (client).
     fn ring_slots(&self) -> usize {
-        (self.rx_queues + self.tx_queues) * self.ring_size as usize
+        self.rx_queues * self.rx_ring() as usize + self.tx_queues * self.ring_size as usize
     }
 
-    fn log2_ring_size(&self) -> u8 {
-        self.ring_size.trailing_zeros() as u8
+    /// Descriptors of a ring to the client.
+    fn rx_ring(&self) -> u32 {
+        self.rx_ring_size.unwrap_or(self.ring_size)
     }
 
     /// # Errors
     /// The first setting that cannot be.
     fn check(&self) -> Result<(), MemifError> {
         let range = |key, value: usize, allowed| Err(MemifError::Range { key, value: value as u64, allowed });
-        if !self.ring_size.is_power_of_two() || self.ring_size > 1 << LOG2_RING_MAX {
-            return range("ring-size", self.ring_size as usize, "a power of two from 1 to 16384");
+        for (key, size) in [("ring-size", self.ring_size), ("rx-ring-size", self.rx_ring())] {
+            if !size.is_power_of_two() || size > 1 << LOG2_RING_MAX {
+                return range(key, size as usize, "a power of two from 1 to 16384");
+            }
         }
         if !(64..=65_535).contains(&self.buffer_size) {
             return range("buffer-size", self.buffer_size as usize, "64 to 65535");

@@ -11,7 +11,7 @@
 //! Where a table has few routes, a walk goes down such a chain: four nodes on the way to a /48, seven to a /64. A group whose
 //! walks are all at one node compares all its addresses with the bits at once. A walk that is not with the others never looks.
 
-use super::{NODE, STEP_BITS};
+use super::STEP_BITS;
 
 /// Steps of a jump: as many as there is room for their bits.
 const MOST: u32 = 6;
@@ -35,14 +35,10 @@ impl Jump {
         Jump(first | (below.0 & WAY) >> STEP_BITS & WAY | steps | u64::from(below.node()))
     }
 
-    fn node(self) -> u32 {
-        self.0 as u32 & ((1 << NODE_BITS) - 1)
-    }
-
-    /// The word of the node that it leads to.
+    /// The node that it leads to.
     #[inline(always)]
-    pub fn word(self) -> u32 {
-        NODE | self.node()
+    pub fn node(self) -> u32 {
+        self.0 as u32 & ((1 << NODE_BITS) - 1)
     }
 
     /// Steps that it saves.
@@ -71,7 +67,7 @@ mod tests {
         for (k, slot) in slots.iter().rev().enumerate() {
             jump = Jump::over(*slot, 10 + k as u32, jump);
             let (steps, node) = if k < 6 { (k as u32 + 1, 10) } else { (1, 16) };
-            assert_eq!((jump.steps(), jump.node(), jump.word()), (steps, node, NODE | node));
+            assert_eq!((jump.steps(), jump.node()), (steps, node));
             let way = slots[slots.len() - 1 - k..].iter().take(steps as usize);
             let key = !way.enumerate().fold(0, |key, (i, slot)| key | u64::from(*slot) << (58 - 6 * i));
             assert!(jump.leads(&[key, key]));

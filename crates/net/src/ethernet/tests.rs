@@ -144,6 +144,22 @@ fn two_tags_lead_to_their_sub_interface_and_count_there() {
     assert!(out.iter().all(|(_, frame)| frame[12..14] == [8, 0]));
 }
 
+#[test]
+fn frames_of_a_layer_2_sub_interface_pass_whole() {
+    for to in 0..10 {
+        let frames = vec![frame((9, to, 9, 9)); 13];
+        // `seen` takes out what would be the hop limit.
+        let mut whole = frames[0].clone();
+        whole[21] = 0;
+        for width in [1, 4] {
+            let (out, counts, rx) = seen(&frames, width, false);
+            assert_eq!((out.len(), counts), (13, Vec::new()), "{to}");
+            assert!(out.iter().all(|(_, out)| *out == whole), "{to}");
+            assert_eq!(rx[7], (13, 13 * frames[0].len() as u64), "{rx:?}");
+        }
+    }
+}
+
 /// Packets of both families in one vector, by turns out of an untagged interface, behind one tag, and behind two.
 #[test]
 fn tags_are_put_in_front_of_packets_that_leave_in_one_vector() {

@@ -284,6 +284,7 @@ impl FastPath for EthernetVlan {
     const PULLS: usize = ETHERNET + TAG;
 
     /// IP behind one tag or two, to the address of a routed sub-interface that names these tags: the first match of [`VlanTable::find`].
+    /// Or of layer 2: then to no group.
     #[inline(always)]
     fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
         let parent = batch.first_rx_if();
@@ -316,10 +317,25 @@ impl FastPath for EthernetVlan {
             let (sub, _) = *table.exactly(Key::new(parent, first != EtherType::VLAN.0, id & ID, inner))?;
             subs[k] = sub;
         }
-        let differ = (0..W).fold(0, |differ, k| differ | (destinations[k] << 16) ^ mine(self.interfaces.link(subs[k])));
+        let (mut differ, mut kinds, mut group) = (0, u16::MAX, 0);
+        for k in 0..W {
+            let link = self.interfaces.link(subs[k]);
+            differ |= (destinations[k] << 16) ^ mine(link);
+            kinds &= (link >> 48) as u16;
+            group |= destinations[k] & 1;
+        }
         let lens = batch.lens();
-        let fits = differ == 0
-            && if one_tag { batch.pull::<{ (ETHERNET + TAG) as u32 }>() } else { batch.pull::<{ (ETHERNET + 2 * TAG) as u32 }>() };
+        let l2 = kinds & (if_flags::UP | if_flags::L2) == if_flags::UP | if_flags::L2;
+        let fits = if l2 {
+            group == 0 && batch.all_have((ETHERNET + if one_tag { TAG } else { 2 * TAG }) as u32)
+        } else {
+            differ == 0
+                && if one_tag {
+                    batch.pull::<{ (ETHERNET + TAG) as u32 }>()
+                } else {
+                    batch.pull::<{ (ETHERNET + 2 * TAG) as u32 }>()
+                }
+        };
         if !fits {
             return None;
         }
@@ -330,6 +346,9 @@ impl FastPath for EthernetVlan {
             for k in 0..W {
                 self.counters.rx.add(self.thread, subs[k].0, 1, lens[k].into());
             }
+        }
+        if l2 {
+            return Some(batch.send_all(Next::L2.into()));
         }
         let mut verdicts = [Verdict::from(Next::Ip4); W];
         for (verdict, ether_type) in verdicts.iter_mut().zip(types) {

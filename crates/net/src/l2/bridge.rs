@@ -245,7 +245,8 @@ fn elsewhere(packet: &mut Pkt<'_, Shared>, x: &Work, value: MacValue, known: boo
     }
 }
 
-/// What a batch's frames have in common, and how nearly all frames are: from where their source is known to be, to another port.
+/// What a batch's frames have in common, and how nearly all frames are: from where their source is known to be (heard there lately, or
+/// configured), to another port.
 #[derive(Clone, Copy)]
 struct Usual {
     rx: IfIndex,
@@ -268,7 +269,10 @@ impl Usual {
     fn way(&self, ports: &PortTable, source: MacValue, destination: MacValue) -> (u64, IfIndex, Verdict) {
         let tx = destination.interface();
         let out = ports.get(tx);
-        let odd = (source.0 ^ self.here) & self.mask | destination.obstacle() | out.obstacle(self.port) | u64::from(tx == self.rx);
+        let heard = (source.0 ^ self.here) & self.mask;
+        let configured = u64::from(source.0 as u32 ^ MacValue::static_on(self.rx));
+        let elsewhere = if source.is(MacValue::STATIC) { configured } else { heard };
+        let odd = elsewhere | destination.obstacle() | out.obstacle(self.port) | u64::from(tx == self.rx);
         (odd, tx, out.slot())
     }
 }

@@ -58,6 +58,12 @@ impl MacValue {
         (interface.0 & IF_MASK as u32) | Self::PRESENT as u32 | Self::LEARNED as u32
     }
 
+    /// The same of a static one.
+    #[inline(always)]
+    pub const fn static_on(interface: IfIndex) -> u32 {
+        (interface.0 & IF_MASK as u32) | Self::PRESENT as u32 | Self::STATIC as u32
+    }
+
     #[inline(always)]
     pub fn interface(self) -> IfIndex {
         IfIndex((self.0 & IF_MASK) as u32)

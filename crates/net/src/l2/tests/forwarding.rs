@@ -243,3 +243,22 @@ fn a_hundred_thousand_addresses_are_learned_from_several_workers() {
     assert_eq!(send(&mut h, x[1], &frame(mac(100_001), mac(7))), [x[0]]);
     h.assert_buffers_held(0);
 }
+
+#[test]
+fn frames_of_configured_stations_pass_in_vectors_and_from_their_port_only() {
+    let (mut h, x) = bed(1, 3);
+    h.router.add_mac(10, mac(1), MacKind::Static(x[0])).unwrap();
+    h.router.add_mac(10, mac(2), MacKind::Static(x[1])).unwrap();
+    send(&mut h, x[0], &frame(mac(3), mac(2)));
+    let of = |sources: &[u32]| -> Vec<Vec<u8>> { sources.iter().cycle().take(40).map(|n| frame(mac(*n), mac(2))).collect() };
+    // Alone, and by turns with one that was learned.
+    for sources in [&[1][..], &[1, 3]] {
+        h.inject_many(x[0], &of(sources), 0);
+        let out = h.run();
+        assert_eq!((out.len(), out.iter().all(|(port, _)| *port == x[1])), (40, true), "{sources:?}");
+    }
+    h.inject_many(x[2], &of(&[1]), 0);
+    assert_eq!(h.run(), []);
+    assert_eq!(h.count("l2-bridge", "L2 mac move violation"), 40);
+    h.assert_buffers_held(0);
+}

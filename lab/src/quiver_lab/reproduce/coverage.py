@@ -38,7 +38,7 @@ _NEEDS = (
     (re.compile(r".*one NUMA node.*"), "a second NUMA node"),
     (re.compile(r"the clock rate of this machine's cores.*"), "cores whose clock can be set"),
     (re.compile(r"no energy measured.*"), "an energy meter"),
-    (re.compile(r"no throughput was found.*"), "a tester that is not the limit"),
+    (re.compile(r"no throughput was found.*|.*the tester may be the limit.*"), "a tester that is not the limit"),
     (re.compile(r".*follows from rate and time.*"), "nothing: it follows from rate and time"),
 )
 

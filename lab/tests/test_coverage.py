@@ -49,7 +49,7 @@ def test_every_place_is_counted_once() -> None:
         ("2 cores were asked for; testbed.dut_cores gives 1", "2 cores for the device"),
         ("placement 2-cores needs 3 cores; testbed.dut_cores gives 1", "3 cores for the device"),
         ("this machine has one NUMA node", "a second NUMA node"),
-        ("the tester may be the limit, and R+ higher (everything that was offered came back)", "a tester that is not the limit"),
+        ("the tester may be the limit, and R+ higher (all came back)", "a tester that is not the limit"),
         ("something of its own", "something of its own"),
     ],
 )

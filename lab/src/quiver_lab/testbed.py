@@ -30,7 +30,7 @@ from quiver_lab.processes import CommandError, find, run, running
 _numbers = itertools.count()
 
 MEMIF_RING = 2048
-"""Descriptors of a ring to the device. Those back are 4096, twice as many, so that all that is under way has room at the tester's end."""
+"""Descriptors of a ring to the device. A ring back has twice as many, so that all that is under way has room at its end."""
 
 QUIET = "cd /proc/sys/net/ipv6/conf/default && echo 0 > accept_ra && echo 0 > dad_transmits"
 """No router solicitations and no duplicate address detection among the frames that are counted."""

@@ -264,15 +264,24 @@ impl Usual {
         (key(domain, u64::from_be(first) >> 16), key(domain, u64::from_be(second)))
     }
 
-    /// Where a frame goes by the values of its addresses, and zero where it is usual.
+    /// Zero where a source was heard here lately.
     #[inline(always)]
-    fn way(&self, ports: &PortTable, source: MacValue, destination: MacValue) -> (u64, IfIndex, Verdict) {
+    fn elsewhere(&self, source: MacValue) -> u64 {
+        (source.0 ^ self.here) & self.mask
+    }
+
+    /// Whether a source is here, be it by configuration.
+    #[inline(always)]
+    fn is_here(&self, source: MacValue) -> bool {
+        self.elsewhere(source) == 0 || source.0 as u32 == MacValue::static_on(self.rx)
+    }
+
+    /// Where a frame goes by the value of its destination, and zero where that is usual.
+    #[inline(always)]
+    fn way(&self, ports: &PortTable, destination: MacValue) -> (u64, IfIndex, Verdict) {
         let tx = destination.interface();
         let out = ports.get(tx);
-        let heard = (source.0 ^ self.here) & self.mask;
-        let configured = u64::from(source.0 as u32 ^ MacValue::static_on(self.rx));
-        let elsewhere = if source.is(MacValue::STATIC) { configured } else { heard };
-        let odd = elsewhere | destination.obstacle() | out.obstacle(self.port) | u64::from(tx == self.rx);
+        let odd = destination.obstacle() | out.obstacle(self.port) | u64::from(tx == self.rx);
         (odd, tx, out.slot())
     }
 }
@@ -325,8 +334,8 @@ impl FastPath<Shared> for Bridge {
             // Between the same two: routers at the ends of a link, or a train of one flow.
             let (to, from) = usual.keys(first[0], second[0]);
             let (source, destination) = (table.near(from, table.home(from)), table.near(to, table.home(to)));
-            let (obstacle, tx, slot) = usual.way(&self.ports, source, destination);
-            if obstacle | (to & 1 << 40) != 0 {
+            let (obstacle, tx, slot) = usual.way(&self.ports, destination);
+            if obstacle | (to & 1 << 40) != 0 || !usual.is_here(source) {
                 return None;
             }
             batch.set_aux([tx.0; W]);
@@ -341,14 +350,15 @@ impl FastPath<Shared> for Bridge {
             source[k] = (from, table.fetch(table.home(from)));
             destination[k] = (to, table.fetch(table.home(to)));
         }
-        let (mut aux, mut verdicts) = ([0; W], [Verdict::DROP; W]);
+        let (mut aux, mut verdicts, mut elsewhere) = ([0; W], [Verdict::DROP; W], 0);
         for k in 0..W {
-            let (source, destination) = (source[k].1.value(source[k].0), destination[k].1.value(destination[k].0));
-            let (obstacle, tx, slot) = usual.way(&self.ports, source, destination);
+            elsewhere |= usual.elsewhere(source[k].1.value(source[k].0));
+            let (obstacle, tx, slot) = usual.way(&self.ports, destination[k].1.value(destination[k].0));
             odd |= obstacle;
             (aux[k], verdicts[k]) = (tx.0, slot);
         }
-        if odd != 0 {
+        // Looked at once more where one was not heard: configured stations never are.
+        if odd != 0 || elsewhere != 0 && !source.iter().all(|(key, bucket)| usual.is_here(bucket.value(*key))) {
             return None;
         }
         batch.set_aux(aux);

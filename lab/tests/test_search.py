@@ -45,6 +45,16 @@ def test_a_tester_that_is_too_slow_is_named() -> None:
     assert found.limited_by_tester
 
 
+def test_rates_far_out_of_the_testers_reach_are_not_asked_for() -> None:
+    found = throughput(SimulatedDevice(capacity_pps=1e6, tester_max_pps=100_000), max_pps=1e6, duration_s=60)
+    assert found.rate_pps == 100_000
+    assert found.limited_by_tester
+    asked = [rate for rate, _ in found.trials]
+    assert asked.count(1_000_000) == 3
+    assert not [rate for rate in asked if 120_000 < rate < 1_000_000]
+    assert asked.count(100_001) == 9, "near its limit the search asks three times, and comes back twice"
+
+
 def test_throughput_below_a_loss_inversion_is_what_the_search_reports_when_it_meets_it() -> None:
     device = SimulatedDevice(capacity_pps=900_000, inversion_pps=(450_000, 550_000))
     found = throughput(device, max_pps=1_000_000, duration_s=60)

@@ -42,17 +42,15 @@ ALWAYS u64 due_of(struct control *control, struct stream *s, struct progress *p,
 
 enum { NONE = STREAMS, OVER };
 
-/* The stream whose turn it is: NONE where no frame is due, OVER where none will be. Streams without a rate fill what others leave. */
-APART u32 choose(u64 elapsed)
+/*
+ * The stream whose turn it is, of the first `most`: NONE where no frame is due, OVER where none will be. Streams without a rate fill
+ * what others leave.
+ */
+ALWAYS u32 choose_of(struct setup *setup, struct state *state, struct control *control, u64 elapsed, u32 most)
 {
-	u32 zero = 0, found = OVER, filler = NONE;
+	u32 found = OVER, filler = NONE;
 	u64 first = ~0ull, place = ~0ull;
-	struct setup *setup = lookup(&setups, &zero);
-	struct state *state = lookup(&states, &zero);
-	struct control *control = lookup(&controls, &zero);
-	if (!setup || !state || !control)
-		return OVER;
-	for (u32 i = 0; i < STREAMS; i++) {
+	for (u32 i = 0; i < most; i++) {
 		if (i >= setup->streams)
 			break;
 		struct stream *s = &setup->stream[i];
@@ -73,6 +71,17 @@ APART u32 choose(u64 elapsed)
 		}
 	}
 	return found == NONE ? filler : found;
+}
+
+APART u32 choose(u64 elapsed)
+{
+	u32 zero = 0;
+	struct setup *setup = lookup(&setups, &zero);
+	struct state *state = lookup(&states, &zero);
+	struct control *control = lookup(&controls, &zero);
+	if (!setup || !state || !control)
+		return OVER;
+	return choose_of(setup, state, control, elapsed, STREAMS);
 }
 
 /* The next value of a stream's field. */
@@ -116,10 +125,9 @@ ALWAYS void copy_rest(u8 *packet, u8 *end, struct template *template)
 	}
 }
 
-/* Makes the next frame of a stream. `alone`, a constant: its numbers are known to the verifier. */
-ALWAYS int make(struct xdp_md *ctx, struct setup *setup, struct state *state, u32 number, int alone, u64 now, u64 elapsed, u64 due)
+/* Makes the next frame of a stream. `known`, a constant: its number is one, so all that it is to send is known to the verifier. */
+ALWAYS int make(struct xdp_md *ctx, struct setup *setup, struct state *state, u32 number, int known, u64 now, u64 elapsed, u64 due)
 {
-	u32 zero = 0;
 	struct stream *s = &setup->stream[number];
 	struct progress *p = &state->stream[number];
 	u32 which = s->templates;
@@ -162,7 +170,7 @@ ALWAYS int make(struct xdp_md *ctx, struct setup *setup, struct state *state, u3
 		struct field *f = &s->field[i];
 		if (i >= s->fields)
 			break;
-		u64 value = alone ? next_value(f, &p->field[i]) : draw(number, i);
+		u64 value = known ? next_value(f, &p->field[i]) : draw(number, i);
 		value |= f->fixed;
 		u32 at = f->at & (HEAD - 1), bytes = f->bytes;
 		u8 *to = packet + at;
@@ -223,15 +231,16 @@ ALWAYS int make(struct xdp_md *ctx, struct setup *setup, struct state *state, u3
 	if (s->kind == BURSTS && ++p->in_burst >= s->burst) {
 		p->in_burst = 0;
 		p->next = p->begin += s->period;
-	} else if (s->kind != FED && (s->kind != UNPACED || !alone)) {
+	} else if (s->kind != FED && (s->kind != UNPACED || setup->streams != 1)) {
 		p->next += s->gap;
 	}
 	if (s->kind != UNPACED) {
-		struct histogram *histogram = lookup(&errors, &zero);
+		u32 direction = s->errors & (DIRECTIONS - 1);
+		struct histogram *histogram = lookup(&errors, &direction);
 		if (histogram)
 			record(histogram, (elapsed - due) >> FRACTION);
 	}
-	return redirect(setup->device, 0);
+	return redirect(s->device, 0);
 }
 
 SECTION("xdp")
@@ -279,11 +288,17 @@ int transmit(struct xdp_md *ctx)
 		}
 		return make(ctx, setup, state, 0, 1, now, elapsed, due);
 	}
-	u32 number = choose(elapsed);
+	u32 number = setup->streams == 2 ? choose_of(setup, state, control, elapsed, 2) : choose(elapsed);
 	if (number >= STREAMS) {
 		state->over = number == OVER;
 		state->share = 0;
 		return XDP_DROP;
+	}
+	/* Two streams, as of a thread that sends both ways. */
+	if (setup->streams == 2) {
+		if (number)
+			return make(ctx, setup, state, 1, 1, now, elapsed, due_of(control, &setup->stream[1], &state->stream[1], 1));
+		return make(ctx, setup, state, 0, 1, now, elapsed, due_of(control, &setup->stream[0], &state->stream[0], 0));
 	}
 	u64 due = due_of(control, &setup->stream[number], &state->stream[number], number);
 	return make(ctx, setup, state, number, 0, now, elapsed, due);

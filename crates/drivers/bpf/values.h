@@ -4,6 +4,8 @@
 // which draws the whole address and gives its half.
 
 #define STREAMS 16
+/* A thread may send both ways. */
+#define DIRECTIONS 2
 #define FIELDS 10
 #define HEAD 128
 #define ROWS 128
@@ -30,14 +32,14 @@ struct stream {
 	u64 total, gap, period, burst;
 	u32 kind, number, fields, is_signed;
 	u32 templates, choices, order, turns;
-	u32 ip_at, l4_at, l4_udp, padding;
-	u32 feed, feed_mask;
+	u32 ip_at, l4_at, l4_udp, device;
+	u32 feed, feed_mask, errors, padding;
 	struct field field[FIELDS];
 };
 
 /* What a thread is to send; does not change. */
 struct setup {
-	u32 streams, device, tag, overhead, share, bodies;
+	u32 streams, tag, overhead, share, bodies, padding;
 	struct stream stream[STREAMS];
 };
 
@@ -98,7 +100,7 @@ struct {
 /* Those of 1 entry that may need more get it when they are made. */
 ARRAY(states, struct state, 1);
 ARRAY(controls, struct control, 1);
-ARRAY(errors, struct histogram, 1);
+ARRAY(errors, struct histogram, DIRECTIONS);
 ARRAY(templates, struct template, 1);
 ARRAY(bodies, struct body, 1);
 ARRAY(orders, u32, 1);

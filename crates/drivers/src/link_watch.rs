@@ -267,7 +267,8 @@ fn is_whole(message: &LinkMessage) -> bool {
 fn info(message: &LinkMessage) -> LinkInfo {
     let flags = message.header.flags;
     let up = flags.contains(LinkFlags::Up);
-    let carrier = up && flags.contains(LinkFlags::Running);
+    // As `NetDevices' asks it: `Running' follows the link with up to a second of delay.
+    let carrier = up && flags.contains(LinkFlags::LowerUp);
     let mut link = LinkInfo { index: message.header.index, name: String::new(), up, carrier, mtu: 0, mac: None };
     for attribute in &message.attributes {
         match attribute {

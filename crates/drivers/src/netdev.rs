@@ -84,7 +84,7 @@ impl NetDevices {
         let mac = (link_type == ETHERNET).then(|| std::array::from_fn(|i| address.sa_data[i] as u8));
         let flags = self.flags(name)?;
         let is = |flag: libc::c_int| libc::c_int::from(flags) & flag != 0;
-        let carrier = is(libc::IFF_UP) && is(libc::IFF_RUNNING);
+        let carrier = is(libc::IFF_UP) && self.carries(name).unwrap_or(is(libc::IFF_RUNNING));
         Ok(NetDevice { index, mtu, mac, link_type, up: is(libc::IFF_UP), carrier, speed: self.speed(name) })
     }
 
@@ -109,6 +109,17 @@ impl NetDevices {
         self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: a successful SIOCGIFFLAGS has filled this member.
         Ok(unsafe { request.ifr_ifru.ifru_flags })
+    }
+
+    /// Whether the link carries, asked of the device itself; none where its driver does not say.
+    ///
+    /// The kernel's flag `IFF_RUNNING` follows the link with up to a second of delay: a port that is opened right after its device
+    /// came up would be without a link for that long.
+    fn carries(&self, name: &str) -> Option<bool> {
+        const ETHTOOL_GLINK: u32 = 0xa;
+        let mut value = [ETHTOOL_GLINK, 0];
+        self.ethtool(name, &mut value).ok()?;
+        Some(value[1] != 0)
     }
 
     /// `struct ethtool_cmd` of linux/ethtool.h: the old form of the question, which every kernel and driver answers.

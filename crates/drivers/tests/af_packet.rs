@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use common::{Rig, frame, noise, quiet_scene};
 use quiver_drivers::af_packet::AfPacketConfig;
 use quiver_drivers::link_watch::LinkWatch;
+use quiver_drivers::netdev::NetDevices;
 use quiver_graph::PortState;
 use quiver_testbed::{Host, LinkOptions, Offloads, RawPort, Scenario, Tag};
 use quiver_wire::Header;
@@ -379,6 +380,20 @@ fn a_link_that_goes_down_and_up_needs_no_new_sockets() {
     rig.set_up(0, true).unwrap();
     follow_until(&mut watch, &mut rig, |s| s.link.up);
     rig.assert_pool_is_whole();
+}
+
+#[test]
+fn a_link_carries_from_the_moment_that_its_device_says_so() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let (_a, middle, _b) = quiet_scene(&LinkOptions::default());
+    // The kernel calls a device that has just come up `running' up to a second later; one of this mode, never.
+    middle.ip("link set dev r0 mode dormant").unwrap();
+    middle.link_down("r0").unwrap();
+    middle.link_up("r0").unwrap();
+    let device = middle.enter(|| NetDevices::open()?.get("r0")).unwrap();
+    assert!(device.up && device.carrier, "{device:?}");
+    let watch = middle.enter(LinkWatch::open).unwrap();
+    assert!(watch.links().any(|link| link.name == "r0" && link.carrier));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use quiver_drivers::xdp_engine::account::FLOWS;
 use quiver_wire::MacAddr;
 
-use crate::bench::{Bench, BenchError, Opened, TURN};
+use crate::bench::{Bench, BenchError, TURN};
 use crate::disturbance::Machine;
 use crate::maker::{MakeError, Maker, SignedFrames, Surroundings};
 use crate::port::PortSpec;
@@ -33,7 +33,6 @@ use crate::units::{Rate, RateError};
 pub use change::Watch;
 
 pub(crate) use change::Told;
-use feed::Feed;
 use outcome::{Before, busy, finish};
 use settling::Settling;
 
@@ -284,7 +283,8 @@ pub(crate) fn run_with(
         let (ethernet, senders) = (bench.ports()[port].ethernet(), bench.ports()[1 - port].tx_threads.len());
         lock(&bench.inboxes()[port]).tap = Some(Tap::new(task, ethernet, tag).of_senders(senders as u16));
     }
-    let report = conduct(bench, plan, directions, jobs, watch);
+    let in_kernel = kernel::threads(bench, &mut jobs, tag, plan.duration.as_nanos() as u64)?;
+    let report = conduct(bench, plan, directions, (jobs, in_kernel), watch);
     let tap = at.and_then(|port| lock(&bench.inboxes()[port]).tap.take());
     Ok((report, tap.map(Tap::into_task)))
 }
@@ -304,7 +304,6 @@ struct Waiting {
     /// Which of the port's threads it is.
     part: usize,
     streams: Vec<Outgoing>,
-    feeds: Vec<Feed>,
     sent: Arc<Sent>,
 }
 
@@ -356,17 +355,6 @@ fn prepare(
         }
     }
     let of_kernel = |what| TrialError::Kernel { port: port_name.clone(), what };
-    let mut feeds: Vec<Vec<Feed>> = threads.iter().map(|_| Vec::new()).collect();
-    if let Opened { kernel: Some(engine), spec, .. } = &mut bench.ports()[tx] {
-        let cores = (0..threads.len()).map(|part| spec.tx_cores.get(part).copied());
-        let all = outgoing.iter().zip(cores).map(|(streams, core)| kernel::departures(streams, tag, duration, core));
-        let (all, of): (Vec<_>, Vec<_>) = all.collect::<Result<Vec<_>, _>>().map_err(of_kernel)?.into_iter().unzip();
-        engine.prepare(&all).map_err(|e| of_kernel(e.to_string()))?;
-        feeds = of;
-        for (sender, feeds) in engine.senders().iter_mut().zip(&mut feeds) {
-            feeds.iter_mut().try_for_each(|feed| feed.fill(sender, 0)).map_err(of_kernel)?;
-        }
-    }
     let counted = streams.iter().any(|s| s.signing() != Signing::Full);
     let core = bench.ports()[rx].spec.rx_cores.first().copied();
     if let Some(engine) = &mut bench.ports()[rx].kernel {
@@ -374,18 +362,17 @@ fn prepare(
             return Err(of_kernel(format!("{} streams and threads of them (up to {FLOWS} can be received)", planned.len())));
         }
         let ends: Vec<u64> = planned.iter().map(|n| n.unwrap_or(u64::MAX)).collect();
-        engine.expect(tag, base, &ends, core).map_err(|e| TrialError::Kernel { port: port_name, what: e.to_string() })?;
+        engine.expect(tag, base, &ends, core).map_err(|e| of_kernel(e.to_string()))?;
     }
     let ethernet = bench.ports()[rx].ethernet();
     lock(&bench.inboxes()[rx]).receiver = Some(Receiver::new(tag, base, flows, ethernet, counted));
     let sent: Vec<Arc<Sent>> = threads.iter().map(|_| Arc::new(Sent::new(streams.len()))).collect();
-    let parts = threads.iter().zip(outgoing).zip(feeds).zip(&sent).enumerate();
-    let job = |(part, (((thread, streams), feeds), sent)): (usize, (((&usize, _), _), &Arc<Sent>))| Waiting {
+    let parts = threads.iter().zip(outgoing).zip(&sent).enumerate();
+    let job = |(part, ((thread, streams), sent)): (usize, ((&usize, _), &Arc<Sent>))| Waiting {
         port: tx,
         thread: *thread,
         part,
         streams,
-        feeds,
         sent: sent.clone(),
     };
     let jobs = parts.map(job).collect();
@@ -406,7 +393,13 @@ fn check_tags(port: &PortSpec, streams: &[Stream]) -> Result<(), TrialError> {
     }
 }
 
-fn conduct(bench: &mut Bench, plan: &Plan, mut directions: Vec<Direction>, jobs: Vec<Waiting>, watch: &mut dyn Watch) -> Report {
+fn conduct(
+    bench: &mut Bench,
+    plan: &Plan,
+    mut directions: Vec<Direction>,
+    (jobs, mut in_kernel): (Vec<Waiting>, Vec<kernel::Thread>),
+    watch: &mut dyn Watch,
+) -> Report {
     let started = SystemTime::now();
     let duration = plan.duration.as_nanos() as u64;
     bench.poll(true);
@@ -415,25 +408,16 @@ fn conduct(bench: &mut Bench, plan: &Plan, mut directions: Vec<Direction>, jobs:
     let start = bench.time().now() + LEAD;
     let paced = plan.rate != Some(Rate::Max);
     let end = start + duration + if paced { GRACE } else { 0 };
-    let mut failed = Vec::new();
-    let mut in_kernel = Vec::new();
-    for Waiting { port, thread, part, streams, feeds, sent } in jobs {
-        let Some(engine) = &mut bench.ports()[port].kernel else {
-            bench.start(port, thread, Job { streams, start, end, sent });
-            continue;
-        };
-        if let Err(error) = engine.senders()[part].start(start, end) {
-            failed.push(error.to_string());
-            sent.over.store(true, Ordering::Release);
-        }
-        in_kernel.push((port, part, feeds, sent));
+    for Waiting { port, thread, streams, sent, .. } in jobs {
+        bench.start(port, thread, Job { streams, start, end, sent });
     }
+    let mut failed: Vec<String> = in_kernel.iter().filter_map(|thread| thread.start(bench, start, end)).collect();
     let mut next = start + SAMPLE;
     let (mut aborted, mut lost_link, mut cut) = (None, Vec::new(), None);
     let mut settling: Option<Settling> = None;
     let (mut sends, mut all_came) = (true, false);
     // What others are told ahead of time must not wait, and a time that somebody sets passes as they like.
-    let attended = in_kernel.iter().any(|(_, _, feeds, _)| !feeds.is_empty()) || !matches!(bench.time(), Time::Real(_));
+    let attended = in_kernel.iter().any(kernel::Thread::is_fed) || !matches!(bench.time(), Time::Real(_));
     let (mut turns, mut disturbance) = (0, None);
     let mut rates = Vec::new();
     loop {
@@ -442,11 +426,7 @@ fn conduct(bench: &mut Bench, plan: &Plan, mut directions: Vec<Direction>, jobs:
         let rest = next.min(start + duration).saturating_sub(now);
         bench.turn_of(if sends && !attended { TURN.max(Duration::from_nanos(rest)) } else { TURN });
         turns += u64::from(sends);
-        for (port, part, feeds, sent) in &mut in_kernel {
-            if let Some(engine) = &mut bench.ports()[*port].kernel {
-                failed.extend(kernel::follow(&mut engine.senders()[*part], feeds, sent));
-            }
-        }
+        failed.extend(in_kernel.iter_mut().filter_map(|thread| kernel::follow(bench, thread)));
         let now = bench.time().now();
         if now >= next {
             let t_s = (next - start) as f64 / 1e9;

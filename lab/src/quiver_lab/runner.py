@@ -146,7 +146,7 @@ class _Recording:
         return self._trial(rate_pps, duration_s, lambda device: device.measure_with_reset(rate_pps, duration_s, reset_after_s))
 
     def _trial(self, rate_pps: float, duration_s: float, measure: Callable[[FullMeasurer], Trial]) -> Trial:
-        """A trial, made again as long as the machine disturbs it and the campaign allows."""
+        """A trial, made again as long as the machine disturbs it, the campaign allows and there is hope."""
         self.asked += 1
         spec = self.store.campaign.procedures[self.run.cell.procedure]
         for again in range(1 + self.store.campaign.noise.repeat_at_most):
@@ -156,6 +156,9 @@ class _Recording:
             if not disturbed:
                 return trial
             self.disturbed.append(disturbed)
+            if again and trial.out_of_reach:
+                # A neighbour is gone the second time, as a rule; a tester that is too slow stays so.
+                break
             # That nothing was lost to a device with more of its core than it should have had proves nothing.
             if self.run.cell.throttle == 1 and noise.counts_all_the_same(trial, spec):
                 return trial

@@ -14,6 +14,9 @@ SCHEMA: Literal["quiver-trial/1"] = "quiver-trial/1"
 
 Count = Annotated[int, Field(ge=0)]
 
+OUT_OF_REACH = 0.1
+"""Part of a trial's frames that a tester never sends where it cannot do what it was asked for, whoever disturbs it."""
+
 
 class _Frozen(BaseModel):
     """Records do not change after they were read."""
@@ -151,6 +154,11 @@ class Trial(_Frozen):
     def unsent_ratio(self) -> float:
         """Frames never sent of those asked for; 1 where none was asked for."""
         return self.unsent / self.intended if self.intended else 1.0
+
+    @property
+    def out_of_reach(self) -> bool:
+        """The tester sent so little of what was asked for that asking again would be in vain."""
+        return self.unsent_ratio > OUT_OF_REACH
 
     @property
     def missing_ratio(self) -> float:

@@ -2,6 +2,8 @@
 
 /// Streams of a thread that sends.
 pub const STREAMS: usize = 16;
+/// Directions that a thread may send in, each with an account of its departure errors.
+pub const DIRECTIONS: usize = 2;
 /// Varying fields of a stream: two addresses of each layer, of IPv6 in two halves, two tags and two ports.
 pub const FIELDS: usize = 10;
 /// Bytes that are written anew for each frame: all headers lie in them.
@@ -139,16 +141,20 @@ pub struct Stream {
     pub l4_at: u32,
     /// Its value 0 is written as 0xffff.
     pub l4_udp: u32,
-    /// Unused.
-    pub padding: u32,
+    /// Index of the device that its frames leave by; 0 for the engine's.
+    pub device: u32,
     /// Where the written departure times begin, in units of [`DUES`].
     pub feed: u32,
     /// How many of those units there are, a power of two, less one.
     pub feed_mask: u32,
+    /// Which account its departure errors go to, below [`DIRECTIONS`].
+    pub errors: u32,
+    /// Unused.
+    pub padding: u32,
     /// Varying fields.
     pub field: [Field; FIELDS],
 }
-const _: () = assert!(size_of::<Stream>() == 88 + 96 * FIELDS);
+const _: () = assert!(size_of::<Stream>() == 96 + 96 * FIELDS);
 
 /// What a thread is to send; does not change.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,8 +162,6 @@ const _: () = assert!(size_of::<Stream>() == 88 + 96 * FIELDS);
 pub struct Setup {
     /// Streams in use.
     pub streams: u32,
-    /// Index of the device.
-    pub device: u32,
     /// The trial.
     pub tag: u32,
     /// Bytes of a frame that its length does not count: the FCS.
@@ -166,6 +170,8 @@ pub struct Setup {
     pub share: u32,
     /// Frames differ behind [`HEAD`], so that is written anew too.
     pub bodies: u32,
+    /// Unused.
+    pub padding: u32,
     /// The streams.
     pub stream: [Stream; STREAMS],
 }

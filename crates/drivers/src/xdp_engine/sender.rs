@@ -96,7 +96,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Loads the program for what is to be sent on a device.
+    /// Loads the program for what is to be sent, on this device where streams name none.
     pub(super) fn load(departures: &Departures, device: u32) -> Result<Self, XdpError> {
         let Departures { setup, state, templates, orders, rows, bodies, .. } = departures;
         let sizes = [
@@ -107,7 +107,9 @@ impl Sender {
             ("feeds", departures.feeds as usize),
         ];
         let mut ebpf = load_object(OBJECT, &sizes.map(|(name, n)| (name, n.max(1) as u32)))?;
-        maps::set(&mut ebpf, "setups", 0, &Setup { device, ..*setup })?;
+        let mut own = *setup;
+        own.stream.iter_mut().filter(|s| s.device == 0).for_each(|s| s.device = device);
+        maps::set(&mut ebpf, "setups", 0, &own)?;
         maps::set(&mut ebpf, "states", 0, state)?;
         for (at, template) in templates.iter().enumerate() {
             maps::set(&mut ebpf, "templates", at as u32, template)?;
@@ -201,12 +203,13 @@ impl Sender {
         Ok(SentCounts { streams, refused: state.refused, over: state.over != 0 })
     }
 
-    /// Departure errors, ns: values (to three digits) and how many frames had them.
+    /// Departure errors of a direction ([`Stream::errors`](super::layout::Stream)), ns: values (to three digits) and how many frames
+    /// had them.
     ///
     /// # Errors
     /// The kernel does not give them.
-    pub fn departure_errors(&self) -> Result<Vec<(u64, u64)>, XdpError> {
-        maps::histogram(&self.ebpf, "errors", 0)
+    pub fn departure_errors(&self, direction: u32) -> Result<Vec<(u64, u64)>, XdpError> {
+        maps::histogram(&self.ebpf, "errors", direction)
     }
 
     /// Whether it has begun and was not stopped.

@@ -1,12 +1,13 @@
 //! Directions whose port sends or receives in the kernel.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
-use quiver_drivers::xdp_engine::layout::{FRACTION, Setup, Spread};
-use quiver_drivers::xdp_engine::{Departures, Sender, XdpEngine};
+use quiver_drivers::xdp_engine::layout::{DIRECTIONS, FRACTION, STREAMS, Setup, Spread};
+use quiver_drivers::xdp_engine::{Departures, XdpEngine};
 
 use super::feed::{Feed, feeds};
+use super::{TrialError, Waiting};
 use crate::bench::Bench;
 use crate::latency::{Latencies, histogram};
 use crate::pace::Kind;
@@ -75,10 +76,103 @@ pub(super) fn departures(
     Ok((all, feeds))
 }
 
-/// Tells `sent` how far a thread of the kernel's is, writes its next departure times, and ends it when it is over. Says why it
-/// failed, if it did.
-pub(super) fn follow(sender: &mut Sender, feeds: &mut [Feed], sent: &Sent) -> Option<String> {
-    if sent.over.load(Ordering::Acquire) {
+/// What a thread sends in one direction.
+struct Part {
+    port: usize,
+    /// Its first stream, as the thread counts them, and how many there are.
+    first: usize,
+    streams: usize,
+    sent: Arc<Sent>,
+}
+
+/// A thread that sends in the kernel, in one direction or both ways.
+pub(super) struct Thread {
+    /// The port whose engine has it, and which of that engine's threads it is.
+    port: usize,
+    at: usize,
+    parts: Vec<Part>,
+    feeds: Vec<Feed>,
+}
+
+/// Threads for the jobs of ports of the kernel's, which are taken out of `jobs`, loaded and ready to begin.
+///
+/// What is sent both ways from one core is one thread's. Two would take turns at the pace of the system's clock: each runs for
+/// milliseconds, and the frames of the other one are late by as much.
+///
+/// # Errors
+/// The kernel does not take what one of them is to send.
+pub(super) fn threads(bench: &mut Bench, jobs: &mut Vec<Waiting>, tag: u8, duration: u64) -> Result<Vec<Thread>, TrialError> {
+    let mut groups: Vec<(Option<u32>, Vec<Outgoing>, Vec<Part>)> = Vec::new();
+    for job in std::mem::take(jobs) {
+        let port = &bench.ports()[job.port];
+        if port.kernel.is_none() {
+            jobs.push(job);
+            continue;
+        }
+        let core = port.spec.tx_cores.get(job.part).copied();
+        let fits = |(of, streams, parts): &&mut (Option<u32>, Vec<Outgoing>, Vec<Part>)| {
+            let room = parts.len() < DIRECTIONS && streams.len() + job.streams.len() <= STREAMS;
+            core.is_some() && *of == core && room && parts.iter().all(|p| p.port != job.port)
+        };
+        let part = |first| Part { port: job.port, first, streams: job.streams.len(), sent: job.sent.clone() };
+        match groups.iter_mut().find(fits) {
+            Some((_, streams, parts)) => {
+                parts.push(part(streams.len()));
+                streams.extend(job.streams);
+            }
+            None => {
+                let parts = vec![part(0)];
+                groups.push((core, job.streams, parts));
+            }
+        }
+    }
+    let mut threads = Vec::new();
+    for port in 0..bench.ports().len() {
+        let name = bench.ports()[port].spec.to_string();
+        let of_kernel = |what| TrialError::Kernel { port: name.clone(), what };
+        let (mut all, mut own) = (Vec::new(), Vec::new());
+        for (core, streams, parts) in groups.extract_if(.., |(_, _, parts)| parts[0].port == port) {
+            let (mut departures, feeds) = departures(&streams, tag, duration, core).map_err(of_kernel)?;
+            for (direction, part) in parts.iter().enumerate() {
+                let device = bench.kernel(part.port).map_or(0, XdpEngine::device);
+                for stream in &mut departures.setup.stream[part.first..part.first + part.streams] {
+                    (stream.device, stream.errors) = (device, direction as u32);
+                }
+            }
+            own.push(Thread { port, at: all.len(), parts, feeds });
+            all.push(departures);
+        }
+        let Some(engine) = &mut bench.ports()[port].kernel else { continue };
+        engine.prepare(&all).map_err(|e| of_kernel(e.to_string()))?;
+        for (sender, thread) in engine.senders().iter_mut().zip(&mut own) {
+            thread.feeds.iter_mut().try_for_each(|feed| feed.fill(sender, 0)).map_err(of_kernel)?;
+        }
+        threads.append(&mut own);
+    }
+    Ok(threads)
+}
+
+impl Thread {
+    /// Whether it is told departure times while it sends.
+    pub(super) fn is_fed(&self) -> bool {
+        !self.feeds.is_empty()
+    }
+
+    /// Begins to send at `start`, and sends nothing more from `end` on; says why it cannot, if so.
+    pub(super) fn start(&self, bench: &mut Bench, start: u64, end: u64) -> Option<String> {
+        let engine = bench.ports()[self.port].kernel.as_mut()?;
+        let error = engine.senders().get_mut(self.at)?.start(start, end).err()?;
+        self.parts.iter().for_each(|part| part.sent.over.store(true, Ordering::Release));
+        Some(error.to_string())
+    }
+}
+
+/// Tells the accounts of a thread how far it is, writes its next departure times, and ends it when it is over. Says why it failed, if
+/// it did.
+pub(super) fn follow(bench: &mut Bench, thread: &mut Thread) -> Option<String> {
+    let Thread { port, at, parts, feeds } = thread;
+    let sender = bench.ports()[*port].kernel.as_mut()?.senders().get_mut(*at)?;
+    if parts.iter().all(|part| part.sent.over.load(Ordering::Acquire)) {
         return None;
     }
     let mut failure = sender.failure();
@@ -88,23 +182,28 @@ pub(super) fn follow(sender: &mut Sender, feeds: &mut [Feed], sent: &Sent) -> Op
     }
     if let Ok(counts) = sender.sent() {
         let set = |to: Option<&AtomicU64>, n: u64| to.into_iter().for_each(|to| to.store(n, Ordering::Relaxed));
-        for (at, count) in counts.streams.iter().enumerate() {
-            set(sent.frames.get(at), count.frames);
-            set(sent.bytes.get(at), count.bytes);
+        for Part { first, streams, sent, .. } in &*parts {
+            for (at, count) in counts.streams.iter().skip(*first).take(*streams).enumerate() {
+                set(sent.frames.get(at), count.frames);
+                set(sent.bytes.get(at), count.bytes);
+            }
         }
-        sent.refused.store(counts.refused, Ordering::Relaxed);
+        // Which direction they were of is not known.
+        parts[0].sent.refused.store(counts.refused, Ordering::Relaxed);
         if !over {
             failure = feeds.iter_mut().find_map(|feed| feed.fill(sender, counts.streams[feed.stream()].frames).err());
         }
     }
     if over || failure.is_some() {
         sender.stop();
-        let mut errors = histogram();
-        for (ns, n) in sender.departure_errors().unwrap_or_default() {
-            errors.saturating_record_n(ns, n);
+        for (direction, Part { sent, .. }) in parts.iter().enumerate() {
+            let mut errors = histogram();
+            for (ns, n) in sender.departure_errors(direction as u32).unwrap_or_default() {
+                errors.saturating_record_n(ns, n);
+            }
+            *sent.errors.lock().unwrap_or_else(PoisonError::into_inner) = errors;
+            sent.over.store(true, Ordering::Release);
         }
-        *sent.errors.lock().unwrap_or_else(PoisonError::into_inner) = errors;
-        sent.over.store(true, Ordering::Release);
     }
     failure
 }

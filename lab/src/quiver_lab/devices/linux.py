@@ -1,8 +1,10 @@
 """The Linux kernel in a namespace: forwarding and source NAT, its work pinned to the device's cores.
 
 Left alone, a veth's receiver runs where its sender runs: the kernel's forwarding would be charged to the tester. So the
-device's ends get NAPI (by GRO), each NAPI a thread, and the threads are pinned; where the kernel has no threaded NAPI, receive
-packet steering moves the work instead. Which of both was used stands in the result.
+device's ends get NAPI (by GRO), each NAPI a thread, and the threads are pinned. They come before all ordinary threads of the
+core, as a card's interrupts do. Otherwise a router that polls on that core would keep them from it for milliseconds, and what
+arrives meanwhile would be lost in the veth's ring of 256 places. Where the kernel has no threaded NAPI, receive packet steering
+moves the work instead. Which of both was used stands in the result.
 """
 
 from __future__ import annotations
@@ -41,6 +43,9 @@ def nat_rules(outside: str) -> str:
 
 THREADED = "threaded NAPI"
 
+NAPI_PRIORITY = "1"
+"""Of SCHED_FIFO, the lowest: before ordinary threads, behind the hog of a throttled device."""
+
 NAPI_THREADS = r"""
 for comm in /proc/[0-9]*/comm; do
   read -r name <"$comm" 2>/dev/null || continue
@@ -56,7 +61,7 @@ def napi_threads(space: testbed.Space, port: str) -> list[int]:
 
 
 def pin_receive(space: testbed.Space, port: str, cores: tuple[int, ...]) -> str:
-    """Make a port's receive work run on ``cores``; says how."""
+    """Make a port's receive work run on ``cores``, before what else does; says how."""
     mask = f"{sum(1 << c for c in cores):x}"
     space.run("ethtool", "-K", port, "gro", "on")
     with contextlib.suppress(CommandError):
@@ -64,6 +69,7 @@ def pin_receive(space: testbed.Space, port: str, cores: tuple[int, ...]) -> str:
         threads = napi_threads(space, port)
         for pid in threads:
             space.run("taskset", "--cpu-list", "--pid", ",".join(map(str, cores)), str(pid))
+            space.run("chrt", "--fifo", "--pid", NAPI_PRIORITY, str(pid))
         if threads:
             return THREADED
     space.run("sh", "-c", f"for q in /sys/class/net/{port}/queues/rx-*; do echo {mask} > $q/rps_cpus; done")

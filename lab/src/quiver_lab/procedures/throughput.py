@@ -1,7 +1,8 @@
 """Throughput by RFC 2544, section 26.1: the highest rate at which no frame is missing, by binary search.
 
 A trial that is not valid proves nothing of the device. At such a rate the search asks again; where that does not help, it
-looks for the answer below, and comes back in the end: what spoilt the trials may have been a neighbour on the machine.
+looks for the answer below, and comes back in the end: what spoilt the trials may have been a neighbour on the machine. What is
+far beyond the most that the tester sent at a rate it could not reach is not asked for at all.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ ATTEMPTS = 3
 """Trials at one rate before it is set aside, as long as none of them is valid."""
 RETURNS = 2
 """How often a search comes back to a rate that was set aside."""
+BEYOND = 1.2
+"""Times the most that the tester sent from which on a rate is out of its reach, without asking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class _Search:
     known: dict[int, bool | None] = field(default_factory=dict)
     """Rates that were asked for: passed, failed, or no valid trial there."""
     trials: list[tuple[int, Trial]] = field(default_factory=list)
+    reach_pps: float = math.inf
+    """The most that the tester sent per direction where it could not do what it was asked for."""
 
     def bounds(self) -> tuple[int | None, int | None]:
         """The lowest rate that did not pass, and the highest below it that did."""
@@ -98,15 +103,25 @@ class _Search:
     def ask(self, rate_pps: int) -> None:
         """Try a rate until a trial there is valid."""
         self.known[rate_pps] = None
+        if rate_pps > BEYOND * self.reach_pps:
+            return
+        before = len(self.trials)
         for _ in range(ATTEMPTS):
             trial = self.measurer.measure(rate_pps, self.duration_s)
             self.trials.append((rate_pps, trial))
             if trial.valid:
                 self.known[rate_pps] = trial.missing_ratio <= self.loss_ratio
                 return
+        tried = [trial for _, trial in self.trials[before:]]
+        if all(trial.out_of_reach for trial in tried):
+            self.reach_pps = max(trial.sent / trial.duration_s / len(trial.directions) for trial in tried)
 
     def come_back(self, rate_pps: int) -> None:
-        """Try a rate again that was set aside; if trials are valid now, others that were set aside are forgotten too."""
+        """Try a rate again that was set aside, whatever the tester reached before.
+
+        If trials are valid now, others that were set aside are forgotten too.
+        """
+        self.reach_pps = math.inf
         self.ask(rate_pps)
         if self.known[rate_pps] is not None:
             self.known = {r: good for r, good in self.known.items() if good is not None}

@@ -102,8 +102,8 @@ SLAVIK2025 = Design(
     differs=(
         "The thesis had two hosts with network cards of 100 Gbit/s; here tester and device share a machine and meet on veth "
         "(ports that all devices have) or memif (the candidate's best).",
-        "The kernel has 10 cores in the thesis; here it has those of testbed.dut_cores. Threaded NAPI pinned to them, or "
-        "receive packet steering, takes the place of spread interrupts.",
+        "The kernel has 10 cores in the thesis; here it has those of testbed.dut_cores. Threads of NAPI that are pinned to "
+        "them and come before ordinary ones, or receive packet steering, take the place of spread interrupts.",
         "Queues are one a port; in the thesis as many as workers.",
         "Rates are of layer 2, as in the thesis, and multiplied by the scale factor of the ports: one for those that all "
         "devices have, one for the candidate's best, where it is as deep in overload as the thesis's VPP-1 or as the tester "

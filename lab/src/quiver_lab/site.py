@@ -119,6 +119,8 @@ class LocalSite:
             yield Ground(device, folder, None)
             return
         with testbed.veth_pairs() as wires:
+            if self._bed.sender == "xdp":
+                testbed.take_from_programs(wires.tester, wires.tester_ports)
             yield Ground(device, folder, wires)
 
 

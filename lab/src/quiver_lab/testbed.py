@@ -114,6 +114,16 @@ def veth_pairs() -> Iterator[Wires]:
         yield Wires(Namespace(tester.pid, device), device, tester_ports, device_ports)
 
 
+def take_from_programs(space: Space, ports: Sequence[str]) -> None:
+    """Have ends of veth pairs take what programs at their other ends send, all of the time.
+
+    They do while they have a program of their own, or GRO. The tester's has one during a trial only, and a router's fast path
+    asks each second: without GRO it would stand aside for the first second of each trial.
+    """
+    for port in ports:
+        space.run("ethtool", "-K", port, "gro", "on")
+
+
 def on_cores(cores: Sequence[int], command: Sequence[str]) -> list[str]:
     """The same command, kept to these cores."""
     return ["taskset", "--cpu-list", ",".join(str(c) for c in cores), *command]

@@ -278,6 +278,40 @@ fn a_trial_that_is_cut_short_ends_with_its_report_and_the_reason() {
     }
 }
 
+/// Two threads of one core that never sleep would keep each other from it for milliseconds.
+#[test]
+fn what_one_core_sends_both_ways_in_the_kernel_is_one_threads() {
+    let Some(_scenario) = Scenario::begin(&[Scenario::BPF]) else { return };
+    for (keys, threads) in [("tx-core=0", "1"), ("tx-core=0,tx-core=1", "2")] {
+        let (outside, middle) = linked_hosts();
+        for device in ["r0", "r1"] {
+            middle.run(&format!("ethtool -K {device} gro on"), BOUND).expect("ethtool").expect("GRO");
+        }
+        let mac = "dst-mac=02:00:00:00:00:01";
+        // Frames sent are the eleventh column. Nobody sends them on.
+        let script = format!(
+            "{} trial --json --rate {RATE} --duration 600 --size 64 --profile {} --port xdp:left,{mac},{keys} --port xdp:right,{mac},{keys} &
+             for device in left right; do
+                 until [ \"$(awk \"\\$1 == \\\"$device:\\\" {{ print (\\$11 > 100) }}\" /proc/net/dev)\" = 1 ] || ! kill -0 $!; do sleep 0.05; done
+             done
+             cat /proc/$!/task/*/comm | grep -c xdp-tx
+             kill -INT $!
+             wait $!",
+            program().display(),
+            profile("bidirectional-ipv4").display()
+        );
+        let output = outside.sh(&script, BOUND).expect("a shell");
+        if output.stderr.contains("built without clang") {
+            return skip(&format!("needs a tester built where clang is: {}", output.stderr.trim_end()));
+        }
+        assert_eq!(output.stdout.lines().next(), Some(threads), "{keys}: {output}");
+        let report: Value = serde_json::from_str(output.stdout.lines().last().unwrap_or_default()).expect("JSON");
+        for direction in report["directions"].as_array().expect("directions") {
+            assert!(direction["sent"].as_u64() > Some(0) && direction["departure_error_ns"]["max"].as_f64() > Some(0.0), "{report}");
+        }
+    }
+}
+
 #[test]
 fn a_far_end_that_takes_no_frames_is_found_before_the_trial() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };

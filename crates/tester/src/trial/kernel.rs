@@ -17,9 +17,8 @@ use crate::tracker::Arrivals;
 
 /// Longest trial, ns: departure times have 40 bits before the point.
 const LONGEST: u64 = 1_000_000_000_000;
-/// Frames a second from which many share a flush, and from which some do.
-const MANY: f64 = 1e6;
-const SOME: f64 = 1e5;
+/// How many frames share a flush, from so many frames a second on: each wakes whoever receives them.
+const FLUSHES: [(f64, u32); 3] = [(1e6, 64), (4e5, 16), (1e5, 4)];
 /// Frames behind another one that may share its reading of the clock, where many share a flush: at 4 M frames/s made within 2 µs.
 const SHARING: u32 = 7;
 
@@ -65,13 +64,7 @@ pub(super) fn departures(
             (stream.feed, stream.feed_mask) = (feed.first_unit(), feed.units() - 1);
         }
     }
-    all.batch = if pps >= MANY {
-        64
-    } else if pps >= SOME {
-        4
-    } else {
-        1
-    };
+    all.batch = FLUSHES.iter().find(|(from, _)| pps >= *from).map_or(1, |(_, frames)| *frames);
     all.setup.share = if all.batch > SHARING { SHARING } else { 0 };
     Ok((all, feeds))
 }

@@ -50,7 +50,7 @@ def test_rates_far_out_of_the_testers_reach_are_not_asked_for() -> None:
     assert found.rate_pps == 100_000
     assert found.limited_by_tester
     asked = [rate for rate, _ in found.trials]
-    assert asked.count(1_000_000) == 3
+    assert asked.count(1_000_000) == 1
     assert not [rate for rate in asked if 120_000 < rate < 1_000_000]
     assert asked.count(100_001) == 9, "near its limit the search asks three times, and comes back twice"
 

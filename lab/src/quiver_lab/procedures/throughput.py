@@ -2,7 +2,8 @@
 
 A trial that is not valid proves nothing of the device. At such a rate the search asks again; where that does not help, it
 looks for the answer below, and comes back in the end: what spoilt the trials may have been a neighbour on the machine. What is
-far beyond the most that the tester sent at a rate it could not reach is not asked for at all.
+far beyond the most that the tester sent at a rate it could not reach is not asked for at all. What a device delivers in
+overload says where to look: trials in deep overload take long to become valid, and tell nothing.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def throughput(
     if resolution_pps < 1 or duration_s <= 0 or not 0 <= loss_ratio < 1:
         raise ValueError("resolution is at least 1 pps, the duration above 0, the loss ratio from 0 to below 1")
     search = _Search(measurer, duration_s, loss_ratio)
+    guess: int | None = None
     low, high = math.ceil(min_pps), math.floor(max_pps)
     returns = 0
     while low <= high:
@@ -65,12 +67,17 @@ def throughput(
         if failed is None:
             if high in search.known:
                 break
-            search.ask(high)
+            guess = search.overload(high)
             continue
         # The lowest rate is only asked for when everything above it has failed.
         below = low - 1 if passed is None else passed
         if failed - below > resolution_pps:
-            search.ask((below + failed) // 2)
+            middle = (below + failed) // 2
+            if passed is None:
+                search.ask(guess if guess is not None and low <= guess < middle else middle)
+                guess = None
+            else:
+                search.ask(min(middle, 2 * passed))
         elif search.known[failed] is None and returns < RETURNS:
             returns += 1
             search.come_back(failed)
@@ -100,13 +107,26 @@ class _Search:
         passed = max((r for r, good in self.known.items() if good and (failed is None or r < failed)), default=None)
         return passed, failed
 
-    def ask(self, rate_pps: int) -> None:
+    def overload(self, rate_pps: int) -> int | None:
+        """Try the highest rate; what came through per direction, where that was not all."""
+        self.known[rate_pps] = None
+        trial = self.measurer.measure(rate_pps, self.duration_s)
+        self.trials.append((rate_pps, trial))
+        if trial.valid:
+            self.known[rate_pps] = trial.missing_ratio <= self.loss_ratio
+        elif trial.out_of_reach:
+            self.reach_pps = trial.sent / trial.duration_s / len(trial.directions)
+        else:
+            self.ask(rate_pps, ATTEMPTS - 1)
+        return None if self.known[rate_pps] else int(trial.delivered_pps)
+
+    def ask(self, rate_pps: int, attempts: int = ATTEMPTS) -> None:
         """Try a rate until a trial there is valid."""
         self.known[rate_pps] = None
         if rate_pps > BEYOND * self.reach_pps:
             return
         before = len(self.trials)
-        for _ in range(ATTEMPTS):
+        for _ in range(attempts):
             trial = self.measurer.measure(rate_pps, self.duration_s)
             self.trials.append((rate_pps, trial))
             if trial.valid:

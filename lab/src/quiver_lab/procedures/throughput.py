@@ -3,7 +3,8 @@
 A trial that is not valid proves nothing of the device. At such a rate the search asks again; where that does not help, it
 looks for the answer below, and comes back in the end: what spoilt the trials may have been a neighbour on the machine. What is
 far beyond the most that the tester sent at a rate it could not reach is not asked for at all. What a device delivers in
-overload says where to look: trials in deep overload take long to become valid, and tell nothing.
+overload says where to look: trials in deep overload take long to become valid, and tell nothing. Where the tester is the limit,
+its limit is found to a twentieth.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ RETURNS = 2
 """How often a search comes back to a rate that was set aside."""
 BEYOND = 1.2
 """Times the most that the tester sent from which on a rate is out of its reach, without asking."""
+COARSE = 20
+"""Part of a rate that no trial was valid at, to which the search looks closer: whose limit it is matters, not where it lies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ def throughput(
             continue
         # The lowest rate is only asked for when everything above it has failed.
         below = low - 1 if passed is None else passed
-        if failed - below > resolution_pps:
+        fine = resolution_pps if search.known[failed] is not None else max(resolution_pps, failed // COARSE)
+        if failed - below > fine:
             middle = (below + failed) // 2
             if passed is None:
                 search.ask(guess if guess is not None and low <= guess < middle else middle)

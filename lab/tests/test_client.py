@@ -155,3 +155,13 @@ def test_the_real_tester_sends_to_itself_over_memif(tmp_path: Path) -> None:
             tester.trial(rate="1kpps", duration=600, size=64, progress=lambda _: next(wishes, False))
         # Ports and profile are still there.
         assert tester.trial(rate="1kpps", duration=0.1, size=128).intended == 100
+        kind = {"name": "a", "port": 80, "request": 100, "response": 20_000}
+        connections = {"name": "c", "clients": "10.0.0.1-10.0.0.9", "servers": "10.1.0.1", "connections": [kind]}
+        tcp = tester.tcp(connections, rate=200, duration=0.5, settle=60, timeout=60, progress=told.append)
+        assert tcp.opened == tcp.established == tcp.completed > 0
+        assert tcp.response_bytes == 20_000 * tcp.completed
+        assert tcp.connect_ns is not None
+        assert tcp.connect_ns.count == tcp.opened
+        assert tcp.connections[0].name == "a"
+        with pytest.raises(TesterError, match="missing field `clients`"):
+            tester.tcp({"name": "c"}, rate=1, duration=1)

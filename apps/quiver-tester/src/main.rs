@@ -4,6 +4,7 @@
 //! quiver-tester trial --port P [--port P] --profile FILE --rate R [--size N] [--duration S] [--json]
 //! quiver-tester self-test [--port P --port P]     what the tester itself can do, its ports back to back
 //! quiver-tester stateful MEASURE --port P --port P …  gateways that track connections (RFC 9693)
+//! quiver-tester tcp --port P --port P --profile FILE --rate R  connections with requests and responses
 //! quiver-tester serve --socket PATH               the same, asked for over a socket
 //! quiver-tester import FILE                       a profile of what another program describes
 //! quiver-tester frames --profile FILE --out PCAP  what a trial would send
@@ -19,6 +20,7 @@ mod self_test;
 mod serve;
 mod stateful;
 mod table;
+mod tcp;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -54,6 +56,8 @@ enum Failure {
     Import(#[from] quiver_tester_core::import::ImportError),
     #[error(transparent)]
     Stateful(#[from] quiver_tester_core::stateful::StatefulError),
+    #[error(transparent)]
+    Tcp(#[from] quiver_tester_core::tcp::trial::TcpError),
     #[error("{0}: {1}")]
     File(String, io::Error),
     #[error("serve: {0}")]
@@ -96,6 +100,7 @@ fn main() -> ExitCode {
         Command::Trial(options) => run_trial(options, &stop),
         Command::SelfTest(options) => self_test::run(options, &stop).map(|()| true),
         Command::Stateful(options) => stateful::run(options, &stop).map(|()| true),
+        Command::Tcp(options) => tcp::run(options, &stop),
         Command::Serve(options) => serve::run(options, &stop).map(|()| true),
         Command::Import(options) => files::import(options).map(|()| true),
         Command::Frames(options) => files::frames(options).map(|()| true),

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -11,6 +12,7 @@ use quiver_tester_core::port::PortSpec;
 use quiver_tester_core::profile::{Profile, Size};
 use quiver_tester_core::stateful::gateway::Flow;
 use quiver_tester_core::stateful::{AddressRange, Measure, Order, PortRange, StatefulRequest};
+use quiver_tester_core::tcp;
 use quiver_tester_core::trial::Plan;
 use quiver_tester_core::units::{Rate, line_rate};
 
@@ -32,6 +34,8 @@ pub enum Command {
     SelfTest(SelfTestOptions),
     /// Gateways that track connections, in the two phases of RFC 9693: the first port is the initiator's, the second the responder's
     Stateful(Box<StatefulOptions>),
+    /// Connections of TCP with requests and responses: the first port is the clients', the second the servers'
+    Tcp(TcpOptions),
     /// Control over a Unix socket, JSON lines
     Serve(ServeOptions),
     /// A profile of what another program describes: siitperf.conf, a capture
@@ -267,6 +271,61 @@ pub struct StatefulOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// Connections of TCP.
+#[derive(Debug, Args)]
+pub struct TcpOptions {
+    /// The clients' port, then the servers'; as for trial
+    #[arg(long, value_name = "PORT", required = true)]
+    pub port: Vec<PortSpec>,
+    /// What connections there are, and what is said over them: a file in YAML or JSON
+    #[arg(long, value_name = "FILE")]
+    pub profile: PathBuf,
+    /// Connections opened a second
+    #[arg(long, value_name = "N")]
+    pub rate: f64,
+    /// Seconds in which connections are opened
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub duration: Duration,
+    /// Seconds to wait at most for those that are open then
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds_or_none)]
+    pub settle: Duration,
+    /// Seconds without an answer after which an end gives a connection up
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub timeout: Duration,
+    /// Connections that may be open at once
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub most_open: usize,
+    /// Microseconds that 99 % of the connections may be opened late at most in a valid trial
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 10_000)]
+    pub departure_limit: u64,
+    /// Seconds to wait for a port's link, and for its gateway
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds_or_none)]
+    pub wait: Duration,
+    /// Seed of kinds, four-tuples and sequence numbers
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl TcpOptions {
+    /// What the trial is to do with a profile.
+    pub fn plan(&self, profile: tcp::Profile) -> tcp::Plan {
+        tcp::Plan {
+            profile: Arc::new(profile),
+            rate: self.rate,
+            duration: self.duration,
+            settle: self.settle,
+            timeout: self.timeout,
+            most_open: self.most_open,
+            departure_limit: Duration::from_micros(self.departure_limit),
+            patience: self.wait,
+            seed: self.seed,
+        }
+    }
 }
 
 impl StatefulOptions {

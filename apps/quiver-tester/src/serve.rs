@@ -23,6 +23,7 @@ use quiver_tester_core::profile::Profile;
 use quiver_tester_core::report::SelfTest;
 use quiver_tester_core::request::{Request, TrialRequest};
 use quiver_tester_core::stateful::StatefulRequest;
+use quiver_tester_core::tcp::{self, TcpRequest};
 use quiver_tester_core::trial::{self, Progress, Watch};
 use quiver_tester_core::units::Rate;
 use serde_json::{Value, json};
@@ -155,6 +156,7 @@ impl Server {
             Request::ProfileFile(file) => Profile::load(&file).map(|profile| self.set_profile(profile)).map_err(text),
             Request::Trial(trial) => self.trial(trial, request, client, stop),
             Request::Stateful(stateful) => self.stateful(&stateful, request, client, stop),
+            Request::Tcp(tcp) => self.tcp(&tcp, request, client, stop),
             Request::SelfTest(request) => {
                 let outcome = crate::self_test::measure_own(request.duration(), request.hold, stop).map_err(text)?;
                 self.self_test = Some(outcome.summary());
@@ -218,6 +220,21 @@ impl Server {
         };
         let outcome = crate::stateful::measured(bench, stateful, clear, &mut told).map_err(text)?;
         serde_json::to_value(outcome).map_err(text)
+    }
+
+    fn tcp(&mut self, tcp: &TcpRequest, request: &Value, client: &Client, stop: &AtomicBool) -> Result<Value, String> {
+        let plan = tcp.plan()?;
+        self.reopen(plan.max_frame())?;
+        let Self { bench: Some(bench), queue, .. } = self else { return Err(NO_PORTS.to_owned()) };
+        let mut watch = Watcher::new(queue, request, client, stop);
+        let mut told = |progress: &Progress| {
+            let go_on = watch.progress(progress);
+            if watch.rate().is_some() {
+                watch.changed(Err("connections keep their rate".to_owned()));
+            }
+            go_on
+        };
+        serde_json::to_value(tcp::run(bench, &plan, &mut told).map_err(text)?).map_err(text)
     }
 
     /// Opens the ports anew where they are not, or not for frames so long.

@@ -103,7 +103,7 @@ fn every_command_has_a_manual_page_and_bash_completes_them() {
     let folder = Folder::new("pages");
     let program = env!("CARGO_BIN_EXE_quiver-tester");
     assert!(Command::new(program).arg("generate").arg(&folder.0).status().expect("it runs").success());
-    for command in ["trial", "self-test", "stateful", "serve", "import", "frames"] {
+    for command in ["trial", "self-test", "stateful", "tcp", "serve", "import", "frames"] {
         let page = std::fs::read_to_string(folder.0.join(format!("quiver-tester-{command}.1"))).expect(command);
         assert!(page.contains(".SH OPTIONS"), "{command}: {page}");
     }

@@ -1,7 +1,7 @@
 //! The port as a host: answers ARP, neighbour solicitations and pings for its addresses, and learns its gateway.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use quiver_wire::arp::{ArpHeader, ArpOperation};
 use quiver_wire::build::Packet;
@@ -54,6 +54,30 @@ impl Host {
     #[must_use]
     pub fn behind(self, vlan: Tags) -> Self {
         Self { vlan, ..self }
+    }
+
+    /// The IP packet of a frame that comes under its tags.
+    pub fn packet<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
+        if !self.ethernet {
+            return Some(frame);
+        }
+        let (at, ether_type) = skip_tags(frame, 2)?;
+        let is_ip = matches!(ether_type, EtherType::IPV4 | EtherType::IPV6);
+        frame.get(at..).filter(|_| is_ip && self.hears(frame.get(12..at - 2).unwrap_or_default()))
+    }
+
+    /// What stands before an IP packet to a neighbour.
+    pub fn head(&self, mac: MacAddr, is_ipv4: bool) -> Vec<u8> {
+        if !self.ethernet {
+            return Vec::new();
+        }
+        let packet = self.to(mac);
+        let whole = match is_ipv4 {
+            true => packet.ipv4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED).build(),
+            false => packet.ipv6(Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED).build(),
+        };
+        let len = 14 + 4 * self.vlan.all().count();
+        whole[..len].to_vec()
     }
 
     /// The beginning of a frame of its own.
@@ -243,7 +267,6 @@ fn is_discovery(l3: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv6Addr;
 
     const OURS: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
@@ -353,6 +376,29 @@ mod tests {
             let ping = Packet::ethernet(PEER, OURS).ipv4([192, 0, 2, 9], [192, 0, 2, 1]).echo_request(1, 2).build();
             assert_eq!(host().behind(tags.parse().unwrap()).handle(&ping), Handled::No, "untagged");
         }
+    }
+
+    #[test]
+    fn packets_come_and_go_under_its_tags() {
+        let packet = Packet::new().ipv4([192, 0, 2, 9], [192, 0, 2, 1]).udp(1, 2).payload_len(30).build();
+        for tags in ["", "7", "100.200"] {
+            let host = || if tags.is_empty() { host() } else { host().behind(tags.parse().unwrap()) };
+            let frame = [host().head(PEER, true), packet.clone()].concat();
+            assert_eq!(
+                (&frame[..6], &frame[6..12], host().packet(&frame)),
+                (&PEER.0[..], &OURS.0[..], Some(&packet[..])),
+                "{tags}"
+            );
+            if !tags.is_empty() {
+                assert_eq!(host().behind("8".parse().unwrap()).packet(&frame), None, "{tags}");
+            }
+            assert_eq!(host().head(PEER, false)[frame.len() - packet.len() - 2..], [0x86, 0xdd]);
+        }
+        let arp =
+            Packet::ethernet(PEER, OURS).arp(ArpHeader::request((PEER, [192, 0, 2, 9].into()), [192, 0, 2, 1].into())).build();
+        assert_eq!(host().packet(&arp), None);
+        let bare = Host::new(OURS, false, vec![], vec![]);
+        assert_eq!((bare.head(PEER, true), bare.packet(&packet)), (vec![], Some(&packet[..])));
     }
 
     #[test]

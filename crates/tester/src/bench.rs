@@ -32,6 +32,7 @@ use crate::dpdk::Dpdk;
 use crate::port::{Engine, PortSpec};
 use crate::sink::{Inbox, Inboxes, Sink, lock};
 use crate::source::{Job, Source};
+use crate::tcp;
 use crate::time::Time;
 
 /// Packet buffers: a full ring of each port, twice, with room for what threads hold.
@@ -496,6 +497,15 @@ impl Bench {
     pub fn change(&mut self, port: usize, thread: usize, gaps: Vec<Option<f64>>, duration: u64) {
         let (source, interface) = (self.source, self.ports[port].interface);
         self.graph.input::<Source, _>(source, thread, move |node| node.change(interface, &gaps, duration));
+    }
+
+    /// Has a port's first sending thread carry the packets of an end of connections to a neighbour, or nobody's any more.
+    pub fn carry(&mut self, port: usize, what: Option<(tcp::Shared, tcp::End)>, to: Option<MacAddr>, is_ipv4: bool) {
+        let (source, interface, thread) = (self.source, self.ports[port].interface, self.ports[port].tx_threads[0]);
+        let head = lock(&self.inboxes[port]).host.head(to.unwrap_or(MacAddr([0; 6])), is_ipv4);
+        self.graph.input::<Source, _>(source, thread, move |node| {
+            node.carry(interface, what.map(|(engine, end)| (engine, end, head)));
+        });
     }
 
     /// Ends all jobs.

@@ -16,6 +16,7 @@
 //! | [`trial`], [`report`] | one measurement and its result |
 //! | [`disturbance`] | what the machine did to it |
 //! | [`stateful`] | gateways that track connections: RFC 9693 |
+//! | [`tcp`] | connections of TCP, with requests and responses |
 //! | [`import`] | traffic that other programs describe |
 //! | [`request`] | what a client of the server asks for |
 //!
@@ -44,6 +45,7 @@ pub mod signature;
 pub mod sink;
 pub mod source;
 pub mod stateful;
+pub mod tcp;
 pub mod time;
 pub mod tracker;
 pub mod trial;

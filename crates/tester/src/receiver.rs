@@ -59,6 +59,11 @@ impl Run {
     pub fn new(now: u64) -> Self {
         Self { now, first: Signature { tag: 0, stream: 0, sequence: 0, time: 0 }, frames: 0, stamp: Stamp::new(0) }
     }
+
+    /// When the vector arrived, ns.
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
 }
 
 /// Account of a direction.

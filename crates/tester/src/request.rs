@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::port::PortSpec;
 use crate::profile::{Profile, Size};
 use crate::stateful::StatefulRequest;
+use crate::tcp::TcpRequest;
 use crate::trial::Plan;
 use crate::units::{Rate, line_rate};
 
@@ -34,6 +35,8 @@ pub enum Request {
     Abort,
     /// Measure a gateway that tracks connections.
     Stateful(Box<StatefulRequest>),
+    /// Open connections of TCP, and say something over them.
+    Tcp(Box<TcpRequest>),
     /// Measure what the tester itself can do.
     SelfTest(SelfTestRequest),
 }
@@ -98,6 +101,7 @@ impl Request {
             Some("profile") => profile(request),
             Some("trial") => trial(request).map(Self::Trial),
             Some("stateful") => StatefulRequest::of(request).map(|r| Self::Stateful(Box::new(r))),
+            Some("tcp") => TcpRequest::of(request).map(|r| Self::Tcp(Box::new(r))),
             Some("self-test") => {
                 check_keys(request, &["duration", "hold"])?;
                 Ok(Self::SelfTest(SelfTestRequest { duration: length(request, "duration")?, hold: length(request, "hold")? }))
@@ -109,7 +113,7 @@ impl Request {
                 rate.parse().map(Self::Rate).map_err(text)
             }
             Some("abort") => check_keys(request, &[]).map(|()| Self::Abort),
-            _ => Err("`op' is one of ports, profile, trial, rate, abort, stats, stateful, self-test".to_owned()),
+            _ => Err("`op' is one of ports, profile, trial, rate, abort, stats, stateful, tcp, self-test".to_owned()),
         }
     }
 }

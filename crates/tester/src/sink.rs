@@ -11,6 +11,7 @@ use crate::answer::{Handled, Host};
 use crate::receiver::{Kind, Receiver, Run};
 use crate::signature::{LEN, Reading, Signature, Stamp};
 use crate::stateful::table::Tap;
+use crate::tcp;
 use crate::time::Time;
 
 /// What a port receives, shared with the control side: locked for a vector, and by the control side ten times a second.
@@ -20,6 +21,8 @@ pub struct Inbox {
     pub receiver: Option<Receiver>,
     /// What looks at the headers of its frames.
     pub tap: Option<Tap>,
+    /// Whose the segments of TCP are, and which end of it the port is.
+    pub tcp: Option<(tcp::Shared, tcp::End)>,
     /// The port as a host.
     pub host: Host,
     /// Frames that the device's ring holds.
@@ -31,7 +34,7 @@ pub struct Inbox {
 impl Inbox {
     /// Of a port without a trial.
     pub fn new(host: Host, ring: usize) -> Self {
-        Self { receiver: None, tap: None, host, ring, ring_full: 0 }
+        Self { receiver: None, tap: None, tcp: None, host, ring, ring_full: 0 }
     }
 
     /// Takes a frame of one segment, and says what to answer.
@@ -42,7 +45,7 @@ impl Inbox {
         {
             return None;
         }
-        self.other(bytes)
+        self.other(bytes, run.now())
     }
 
     /// The same of a frame whose signature has been read.
@@ -53,18 +56,20 @@ impl Inbox {
         {
             return None;
         }
-        self.other(bytes)
+        self.other(bytes, run.now())
     }
 
     #[inline(never)]
-    fn other(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+    fn other(&mut self, bytes: &[u8], now: u64) -> Option<Vec<u8>> {
         match self.host.handle(bytes) {
-            Handled::Control(answer) => answer,
-            Handled::No => {
-                self.receiver.iter_mut().for_each(Receiver::note_unsigned);
-                None
-            }
+            Handled::Control(answer) => return answer,
+            Handled::No => {}
         }
+        match (&self.tcp, self.host.packet(bytes)) {
+            (Some((engine, end)), Some(packet)) => tcp::engine::lock(engine).take(*end, packet, now),
+            _ => self.receiver.iter_mut().for_each(Receiver::note_unsigned),
+        }
+        None
     }
 
     /// Notes how many frames came at once; `run` are those that a thread has taken without finding the ring empty.

@@ -19,10 +19,13 @@ use crate::latency::histogram;
 use crate::maker::Maker;
 use crate::pace::Pace;
 use crate::signature::Stamp;
+use crate::tcp;
 use crate::time::Time;
 
 /// Frames that share a departure time at most: some 2 µs of work.
 pub const BATCH: usize = 64;
+/// Bytes of the shortest Ethernet frame, without FCS.
+const SHORTEST: usize = 60;
 /// Batches of one turn: the receiver on the same thread must have its turn.
 const BATCHES: usize = 4;
 
@@ -112,6 +115,10 @@ struct Lane {
     waiting: Vec<Waiting>,
     /// Bytes without FCS to those with it (and with the link layer that an IP port lacks).
     overhead: u64,
+    /// Whose packets it carries, if anybody's, and what stands before them.
+    carries: Option<(tcp::Shared, tcp::End, Vec<u8>)>,
+    /// Packets of theirs that the device had no room for.
+    kept: Option<Box<Frame>>,
 }
 
 /// The node.
@@ -129,7 +136,15 @@ impl Source {
     /// Adds a port.
     pub fn add_lane(&mut self, interface: IfIndex, queue: Box<dyn TxQueue>, ethernet: bool) {
         let overhead = if ethernet { 4 } else { 18 };
-        self.lanes.push(Lane { interface, queue, running: None, held: None, waiting: Vec::with_capacity(BATCH), overhead });
+        let waiting = Vec::with_capacity(BATCH);
+        self.lanes.push(Lane { interface, queue, running: None, held: None, waiting, overhead, carries: None, kept: None });
+    }
+
+    /// Has a port's lane carry the packets of an end of connections, each behind `head`; `None` for nobody's any more.
+    pub fn carry(&mut self, interface: IfIndex, what: Option<(tcp::Shared, tcp::End, Vec<u8>)>) {
+        if let Some(lane) = self.lanes.iter_mut().find(|l| l.interface == interface) {
+            lane.carries = what;
+        }
     }
 
     /// Begins a job on a port's lane; `false` where this thread has none.
@@ -261,6 +276,51 @@ impl Lane {
         sent
     }
 
+    /// Has connections go on, and sends what their end has to say; returns the frames sent.
+    #[inline(never)]
+    fn carry(&mut self, cx: &mut NodeCx<'_>, now: u64) -> usize {
+        let Some((engine, end, head)) = &self.carries else { return 0 };
+        let mut engine = tcp::engine::lock(engine);
+        engine.turn(now);
+        let outgoing = engine.outgoing(*end);
+        if outgoing.is_empty() && self.kept.is_none() {
+            return 0;
+        }
+        let mut frame = self.kept.take().unwrap_or_else(|| cx.new_frame());
+        let wanted = BATCH.saturating_sub(frame.len());
+        cx.push_many(&mut frame, wanted, self.interface, |_, area| {
+            let packet = outgoing.pop_front()?;
+            let len = head.len() + packet.len();
+            let padded = if head.is_empty() { len } else { len.max(SHORTEST) };
+            // The buffers are as long as the profile's longest frame.
+            let area = area.get_mut(..padded)?;
+            area[..head.len()].write_copy_of_slice(head);
+            area[head.len()..len].write_copy_of_slice(&packet);
+            area[len..].iter_mut().for_each(|byte| {
+                byte.write(0);
+            });
+            Some(padded)
+        });
+        drop(engine);
+        let before = frame.len();
+        cx.transmit(&mut frame, self.interface, &mut *self.queue);
+        let sent = before - frame.len();
+        if frame.is_empty() {
+            cx.recycle(frame);
+        } else {
+            self.kept = Some(frame);
+        }
+        sent
+    }
+
+    /// Drops packets of connections that are no longer carried.
+    fn forget(&mut self, cx: &mut NodeCx<'_>) {
+        if let Some(mut frame) = self.kept.take() {
+            cx.consume_all(&mut frame, self.interface);
+            cx.recycle(frame);
+        }
+    }
+
     /// The trial is over: what waits is not sent.
     fn end(&mut self, cx: &mut NodeCx<'_>) {
         self.waiting.clear();
@@ -335,16 +395,25 @@ impl InputNode for Source {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
         let mut sent = 0;
         for lane in &mut self.lanes {
-            sent += lane.run(cx, &self.time);
+            sent += match lane.carries {
+                None => {
+                    lane.forget(cx);
+                    lane.run(cx, &self.time)
+                }
+                Some(_) => lane.carry(cx, self.time.now()),
+            };
         }
         sent
     }
 
     fn arm(&mut self, _now: u64) -> Idle {
-        if self.lanes.iter().any(|l| l.running.is_some()) { Idle::Busy } else { Idle::Sleep { until: None } }
+        if self.lanes.iter().any(|l| l.running.is_some() || l.carries.is_some()) { Idle::Busy } else { Idle::Sleep { until: None } }
     }
 
     fn release(&mut self, cx: &mut NodeCx<'_>) {
-        self.lanes.iter_mut().for_each(|lane| lane.end(cx));
+        self.lanes.iter_mut().for_each(|lane| {
+            lane.forget(cx);
+            lane.end(cx);
+        });
     }
 }

@@ -4,7 +4,7 @@ mod change;
 pub mod dry;
 mod feed;
 mod kernel;
-mod outcome;
+pub(crate) mod outcome;
 mod schedule;
 mod settling;
 

@@ -329,12 +329,31 @@ class TearDown(_Connections):
     kind: Literal["tear-down"]
 
 
+class TcpRate(_Strict):
+    """The highest rate of TCP connections at which all say what they have to (RFC 9411, 7.2)."""
+
+    kind: Literal["tcp-rate"]
+    max_cps: float = Field(default=20_000.0, gt=0, le=1e7)
+    """The highest rate tried, connections a second."""
+    duration_s: float = Field(default=300.0, gt=0)
+    request_bytes: int = Field(default=100, ge=1, le=1 << 30)
+    response_bytes: int = Field(default=1024, ge=1, le=1 << 30)
+    """The object: RFC 9411 has 1, 2, 4, 16 and 64 kB."""
+    exchanges: int = Field(default=1, ge=1, le=1 << 20)
+    """Requests of a connection."""
+    timeout_s: float = Field(default=5.0, gt=0, le=3600)
+    """For how long an end waits for an answer."""
+    precision: float = Field(default=0.02, gt=0, lt=1)
+    budget_s: float = Field(default=7200.0, gt=0)
+    """A search that takes longer is ended, and not valid."""
+
+
 STATEFUL = (ConnectionRate, TableCapacity, TearDown)
 """Procedures of a connection table: one measurement of the tester's a run."""
 
 Procedure = Annotated[
     Throughput | Mlrsearch | LossRate | Latency | TaggedLatency | BackToBack | FixedRate | RPlus | Pdv | Soak
-    | Recovery | Reset | ConnectionRate | TableCapacity | TearDown,
+    | Recovery | Reset | ConnectionRate | TableCapacity | TearDown | TcpRate,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -346,6 +365,7 @@ _RFC_LEAST_S = {
     "pdv": 60.0,
     "recovery": 60.0,
     "reset": 60.0,
+    "tcp-rate": 300.0,
 }
 """Shortest trials that the RFCs allow."""
 

@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from quiver_lab.processes import CommandError, find, last_line, running, wait_for
 from quiver_lab.stateful import Stateful, StatefulRequest
+from quiver_lab.tcp import TcpTrial
 from quiver_lab.trial import Trial
 
 LISTENS_S = 20.0
@@ -149,6 +150,30 @@ class Client:
         """Measure a gateway's connection table (RFC 9693)."""
         silence = silence_s + CLEAR_S + 2 * request.timeout
         return _read(Stateful, self.ask("stateful", request.as_json(), silence_s=silence, budget_s=request.budget_s))
+
+    def tcp(
+        self,
+        profile: Mapping[str, Any] | Path | str,
+        *,
+        rate: float,
+        duration: float,
+        settle: float = 10.0,
+        timeout: float = 5.0,
+        most_open: int = 10_000,
+        seed: int = 1,
+        progress: Callable[[Progress], Wish] | None = None,
+    ) -> TcpTrial:
+        """Open ``rate`` connections a second for ``duration`` seconds, and say what the profile (``quiver-tcp/1``) has.
+
+        ``settle`` is how long it waits at most for what is open then, ``timeout`` how long an end waits for an answer. In what
+        ``progress`` is told, ``sent`` are connections opened, ``received`` those that have ended.
+        """
+        if isinstance(profile, Mapping):
+            keys: dict[str, object] = {"profile": dict(profile)}
+        else:
+            keys = {"file": str(Path(profile).resolve())}
+        keys |= {"rate": rate, "duration": duration, "settle": settle, "timeout": timeout, "most_open": most_open, "seed": seed}
+        return _read(TcpTrial, self.ask("tcp", keys, silence_s=SILENCE_S + settle, progress=progress))
 
     def self_test(self, *, duration: float = 1.0, hold: float | None = None) -> dict[str, Any]:
         """What the tester itself can do, over memif within its process; later trials carry the figures."""

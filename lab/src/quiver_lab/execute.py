@@ -10,7 +10,7 @@ from quiver_lab import campaign as c
 from quiver_lab import procedures, profiles, units
 from quiver_lab.measurer import FullMeasurer, Measurer, Tags
 from quiver_lab.procedures import LatencyPoint
-from quiver_lab.stateful import Measure, Stateful, StatefulMeasurer, StatefulRequest
+from quiver_lab.stateful import Dialogue, Measure, Stateful, StatefulMeasurer, StatefulRequest
 from quiver_lab.trial import Trial
 
 
@@ -183,7 +183,7 @@ def _reset(measurer: FullMeasurer, spec: c.Reset, line_pps: float) -> Outcome:
     return Outcome(values, "reset_s", 1 / rate, outcome.valid and found.valid, tuple(notes))
 
 
-StatefulSpec = c.ConnectionRate | c.TableCapacity | c.TearDown
+StatefulSpec = c.ConnectionRate | c.TableCapacity | c.TearDown | c.TcpRate
 
 
 def request_of(cell: c.Cell, spec: StatefulSpec, line_bit_per_s: float) -> StatefulRequest:
@@ -192,6 +192,19 @@ def request_of(cell: c.Cell, spec: StatefulSpec, line_bit_per_s: float) -> State
         "connection-rate": "establishment-rate", "table-capacity": "capacity", "tear-down": "tear-down-rate",
     }  # fmt: skip
     first, last, responder = profiles.ends(cell)
+    if isinstance(spec, c.TcpRate):
+        return StatefulRequest(
+            "tcp-rate",
+            connections=0,
+            open_pps=spec.max_cps,
+            size=0,
+            initiators=f"{first}-{last}",
+            responders=responder,
+            timeout=spec.timeout_s,
+            precision=spec.precision,
+            budget_s=spec.budget_s,
+            dialogue=Dialogue(spec.duration_s, spec.request_bytes, spec.response_bytes, spec.exchanges),
+        )
     request = StatefulRequest(
         measures[spec.kind],
         connections=spec.connections,
@@ -232,6 +245,8 @@ def of_stateful(spec: StatefulSpec, answer: Stateful) -> Outcome:
                 notes.append("at no rate were all connections opened")
             values: dict[str, float | None] = {"establishment_rate_cps": rate}
             return Outcome(values, "establishment_rate_cps", (rate or 0.0) * spec.precision, answer.valid, tuple(notes))
+        case c.TcpRate():
+            return _of_tcp(spec, answer, notes)
         case c.TableCapacity():
             if found.capacity is not None and found.capacity_below is None:
                 notes.append("as many connections as these addresses and ports allow were open: the table may be larger")
@@ -247,6 +262,30 @@ def of_stateful(spec: StatefulSpec, answer: Stateful) -> Outcome:
             return Outcome(values, "tear_down_rate_cps", 0.0, answer.valid, tuple(notes))
 
 
+def _of_tcp(spec: c.TcpRate, answer: Stateful, notes: list[str]) -> Outcome:
+    """What connections were like at the highest rate that passed."""
+    rate = answer.found.establishment_rate_pps
+    best = next((s.phase_1 for s in answer.steps if s.verdict == "passed" and s.phase_1.rate_pps == rate), None)
+    if rate == spec.max_cps:
+        notes.append("the highest rate that was tried passed: the device may be better")
+    if rate is None:
+        notes.append("at no rate did all connections say what they had to")
+    told = (best.model_extra or {}) if best else {}
+
+    def us(times: str, key: str) -> float | None:
+        found = told.get(times)
+        return found[key] / 1000 if found else None
+
+    values: dict[str, float | None] = {
+        "tcp_rate_cps": rate,
+        "connect_p99_us": us("connect_ns", "p99"),
+        "exchange_mean_us": us("exchange_ns", "mean"),
+        "exchange_p99_us": us("exchange_ns", "p99"),
+        "responses_bps": told.get("response_bps"),
+    }
+    return Outcome(values, "tcp_rate_cps", (rate or 0.0) * spec.precision, answer.valid, tuple(notes))
+
+
 def execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: FullMeasurer) -> Outcome:
     """Run ``spec`` once. What found no value is not valid."""
     return settled(_execute(cell, spec, line_bit_per_s, measurer))
@@ -260,7 +299,7 @@ def _execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: F
     match spec:
         case c.Throughput():
             return _search(measurer, pps(spec.max_rate), spec.duration_s, spec.resolution_pps)[1]
-        case c.ConnectionRate() | c.TableCapacity() | c.TearDown():
+        case c.ConnectionRate() | c.TableCapacity() | c.TearDown() | c.TcpRate():
             if not isinstance(measurer, StatefulMeasurer):
                 raise RuntimeError(f"{cell.procedure}: whoever measures here cannot open connections")
             return execute_stateful(cell, spec, line_bit_per_s, measurer)
@@ -373,6 +412,9 @@ def expected(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float) -> tuple[in
             return 2 if spec.warm_up_s else 1, spec.duration_s + spec.warm_up_s
         case c.Pdv():
             return 1, spec.duration_s
+        case c.TcpRate():
+            # Halved until it passes, then down to the precision.
+            return 1, min(spec.budget_s, (4 + math.ceil(math.log2(1 / spec.precision))) * spec.duration_s)
         case c.ConnectionRate() | c.TableCapacity() | c.TearDown():
             # One measurement of many steps; how many the device decides.
             one = spec.connections / units.parse_rate(spec.open_rate, cell.frame_bytes, line_bit_per_s)

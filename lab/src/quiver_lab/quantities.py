@@ -6,7 +6,7 @@ import re
 
 _UNITS = {
     "percent": "%", "us": "µs", "pps": "packets/s", "cps": "connections/s", "s": "s", "wh": "Wh", "watts": "W",
-    "packets": "packets", "frames": "frames", "clocks": "clocks", "connections": "connections",
+    "packets": "packets", "frames": "frames", "clocks": "clocks", "connections": "connections", "bps": "bit/s",
 }  # fmt: skip
 _PLAIN = {
     "ipc": "instructions a clock",

@@ -13,9 +13,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA: Literal["quiver-stateful/1"] = "quiver-stateful/1"
 
-Measure = Literal["establishment-rate", "capacity", "tear-down-rate"]
-"""Those of the tester's measures that campaigns ask for."""
+Measure = Literal["establishment-rate", "capacity", "tear-down-rate", "tcp-rate"]
+"""Those that campaigns ask for: the tester's, and ``tcp-rate``, made of trials of connections (``procedures/tcp_rate.py``)."""
 Count = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue:
+    """What is said over connections of TCP."""
+
+    duration_s: float
+    """For how long they are opened."""
+    request_bytes: int
+    response_bytes: int
+    exchanges: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +50,15 @@ class StatefulRequest:
     error: int = 1
     budget_s: float = math.inf
     """When the tester is told to end; not a key of its own."""
+    dialogue: Dialogue | None = None
+    """Of ``tcp-rate``."""
 
     def as_json(self) -> dict[str, Any]:
         """The keys of the request but for ``id`` and ``op``."""
         keys = asdict(self)
         del keys["budget_s"]
+        if self.dialogue is None:
+            del keys["dialogue"]
         keys["open_rate"] = f"{keys.pop('open_pps'):.6f}".rstrip("0").rstrip(".") + "pps"
         return keys
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quiver_lab.client import TesterError, number, read_trial, serving
+from quiver_lab.client import Client, TesterError, number, read_trial, serving
 from quiver_lab.measurer import TAGGED, Step, Tags
-from quiver_lab.processes import last_line
-from quiver_lab.stateful import Stateful, StatefulRequest
+from quiver_lab.procedures.tcp_rate import tcp_rate
+from quiver_lab.processes import last_line, run
+from quiver_lab.stateful import Dialogue, Stateful, StatefulRequest
+from quiver_lab.tcp import TcpTrial
 from quiver_lab.trial import Trial
 
 __all__ = ["NOT_VALID", "QuiverTester", "TesterError", "number", "read_trial", "stepped", "tagged"]
@@ -145,8 +147,34 @@ class QuiverTester:
         return read_trial(last_line(out))
 
     def stateful(self, request: StatefulRequest) -> Stateful:
-        """Measure a connection table, through ``serve`` on a socket beside the profile."""
+        """Measure a connection table, or connections of TCP, through ``serve`` on a socket beside the profile."""
         folder = self.profile.parent
         with serving(self.command, folder, clear=self.clear) as client:
             client.ports(self.ports)
+            if request.dialogue is not None:
+                return self._tcp_rate(client, request, request.dialogue)
             return client.stateful(request, silence_s=self.grace_s)
+
+    def _tcp_rate(self, client: Client, request: StatefulRequest, dialogue: Dialogue) -> Stateful:
+        """Search for the highest rate of connections; the device's table is emptied before each trial where it has one."""
+        until = time.monotonic() + request.budget_s
+        profile = {
+            "name": "tcp-rate",
+            "clients": request.initiators,
+            "servers": request.responders,
+            "connections": [
+                {
+                    "name": "object", "port": 80, "request": dialogue.request_bytes, "response": dialogue.response_bytes,
+                    "exchanges": dialogue.exchanges,
+                }
+            ],
+        }  # fmt: skip
+
+        def measure(cps: float) -> TcpTrial:
+            if self.clear is not None:
+                run(["sh", "-c", self.clear])
+            # What is open in the end has as long as a connection that nobody answers.
+            settle = request.timeout + 1
+            return client.tcp(profile, rate=cps, duration=dialogue.duration_s, settle=settle, timeout=request.timeout)
+
+        return tcp_rate(measure, request, is_over=lambda: time.monotonic() > until)

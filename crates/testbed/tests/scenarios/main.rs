@@ -53,6 +53,7 @@ mod routing;
 mod scene;
 mod snmp;
 mod tester;
+mod tester_tcp;
 mod vrrp;
 mod vxlan;
 mod watchdog;

@@ -15,13 +15,13 @@ const BOUND: Duration = Duration::from_secs(180);
 const LIMIT: u64 = 40;
 
 /// A program beside the router's, unless an environment variable names it.
-fn beside(variable: &str, name: &str) -> PathBuf {
+pub(crate) fn beside(variable: &str, name: &str) -> PathBuf {
     let named = std::env::var_os(variable).map(PathBuf::from);
     named.unwrap_or_else(|| Router::binary().expect("a router").with_file_name(name))
 }
 
 /// A router between two memif interfaces, inside and outside, the tester as the next hop on both.
-fn router(host: &Host, sessions: u64) -> Router {
+pub(crate) fn router(host: &Host, sessions: u64) -> Router {
     let router = Router::start(host, "").expect("router");
     let socket = router.folder().join("tester.sock");
     let script = format!(

@@ -307,7 +307,10 @@ fn what_one_core_sends_both_ways_in_the_kernel_is_one_threads() {
         assert_eq!(output.stdout.lines().next(), Some(threads), "{keys}: {output}");
         let report: Value = serde_json::from_str(output.stdout.lines().last().unwrap_or_default()).expect("JSON");
         for direction in report["directions"].as_array().expect("directions") {
-            assert!(direction["sent"].as_u64() > Some(0) && direction["departure_error_ns"]["max"].as_f64() > Some(0.0), "{report}");
+            assert!(
+                direction["sent"].as_u64() > Some(0) && direction["departure_error_ns"]["max"].as_f64() > Some(0.0),
+                "{report}"
+            );
         }
     }
 }

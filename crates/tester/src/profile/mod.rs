@@ -450,11 +450,8 @@ impl Profile {
     /// # Errors
     /// It cannot be read, or says something that cannot be.
     pub fn load(file: &Path) -> Result<Self, ProfileError> {
-        let name = file.display().to_string();
-        let text =
-            std::fs::read_to_string(file).map_err(|error| ProfileError::File { file: name.clone(), error: error.to_string() })?;
+        let (name, mut document) = document(file)?;
         let folder = file.parent().unwrap_or(Path::new(""));
-        let mut document = if file.extension().is_some_and(|e| e == "json") { json(&name, &text) } else { yaml(&name, &text) }?;
         zipf::resolve(&mut document, folder);
         Self::of_document(&name, document)
     }
@@ -656,6 +653,18 @@ impl Stream {
         let what = if self.signature == SignatureMode::Full { "headers and signature" } else { "headers" };
         Err(format!("frames of {least} bytes have no room for {what}: {smallest} bytes or more{remedy}"))
     }
+}
+
+/// Reads a file, JSON where its name ends so, else YAML; what messages call it, and what it holds.
+///
+/// # Errors
+/// It cannot be read, or is neither.
+pub(crate) fn document(file: &Path) -> Result<(String, serde_json::Value), ProfileError> {
+    let name = file.display().to_string();
+    let text =
+        std::fs::read_to_string(file).map_err(|error| ProfileError::File { file: name.clone(), error: error.to_string() })?;
+    let document = if file.extension().is_some_and(|e| e == "json") { json(&name, &text) } else { yaml(&name, &text) }?;
+    Ok((name, document))
 }
 
 fn yaml(file: &str, text: &str) -> Result<serde_json::Value, ProfileError> {

@@ -17,7 +17,7 @@ pub const MOST: u64 = 1 << 30;
 const ROUNDS: usize = 4;
 
 /// Addresses and ports of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FourTuple {
     /// Source address.
     pub src: IpAddr,

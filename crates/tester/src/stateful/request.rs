@@ -70,7 +70,10 @@ pub struct StatefulRequest {
     pub seed: Option<u64>,
 }
 
-fn parsed<'de, D: serde::Deserializer<'de>, T: std::str::FromStr<Err: std::fmt::Display>>(deserializer: D) -> Result<T, D::Error> {
+/// Reads what is written as a text.
+pub(crate) fn parsed<'de, D: serde::Deserializer<'de>, T: std::str::FromStr<Err: std::fmt::Display>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 

@@ -15,7 +15,7 @@ use crate::source::Sent;
 use crate::units::Rate;
 
 /// What a port had counted before the trial.
-pub(super) struct Before {
+pub(crate) struct Before {
     losses: Vec<u64>,
     ring_full: Vec<u64>,
     clocks: Vec<(usize, u64)>,
@@ -23,7 +23,7 @@ pub(super) struct Before {
 }
 
 impl Before {
-    pub(super) fn now(bench: &mut Bench) -> Self {
+    pub(crate) fn now(bench: &mut Bench) -> Self {
         let ports = bench.ports().len();
         Self {
             losses: (0..ports).map(|p| bench.own_losses(p)).collect(),
@@ -32,10 +32,15 @@ impl Before {
             ticks: bench.graph().clock().ticks(),
         }
     }
+
+    /// Frames that a port has lost from then to `after`, and how often its ring may have run over.
+    pub(crate) fn own_losses(&self, after: &Self, port: usize) -> (u64, u64) {
+        (after.losses[port] - self.losses[port], after.ring_full[port] - self.ring_full[port])
+    }
 }
 
 /// Part of the time that each thread had frames in hand.
-pub(super) fn busy(bench: &mut Bench, before: &Before, after: &Before) -> Vec<Cpu> {
+pub(crate) fn busy(bench: &mut Bench, before: &Before, after: &Before) -> Vec<Cpu> {
     let all = after.ticks.wrapping_sub(before.ticks).max(1) as f64;
     let cores: Vec<_> = bench.graph().thread_info().into_iter().map(|t| (t.thread, t.cpu)).collect();
     let roles = |thread: usize, bench: &mut Bench| {
@@ -164,11 +169,10 @@ pub(super) fn finish(
         }
         _ => DepartureError::default(),
     };
-    let own = after.losses[rx] - before.losses[rx];
+    let (own, full) = before.own_losses(after, rx);
     if own > 0 {
         say(format!("the tester's own receive path lost {own} frames"));
     }
-    let full = after.ring_full[rx] - before.ring_full[rx];
     if full > 0 && counters.lost > 0 {
         say(format!(
             "frames are lost, and the tester's own receive ring may have run over {full} times: it was not emptied in time"

@@ -191,7 +191,7 @@ def make_tester(
     ]
     command = testbed.on_cores(where.tester_cores(), [program])
     clear = None
-    if sessions.asked(cell, campaign):
+    if sessions.clears(cell, campaign):
         device = space.beyond if space else None
         clear = sessions.clear_command(cell, campaign, folder, device)
         if device is not None:

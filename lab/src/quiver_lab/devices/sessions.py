@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from quiver_lab import conntrack
-from quiver_lab.campaign import STATEFUL, Campaign, Cell
+from quiver_lab.campaign import STATEFUL, Campaign, Cell, TcpRate
 from quiver_lab.processes import CommandError, find
 from quiver_lab.testbed import Space
 
@@ -29,8 +29,37 @@ def asked(cell: Cell, campaign: Campaign) -> bool:
     return isinstance(campaign.procedures[cell.procedure], STATEFUL)
 
 
+def says(cell: Cell, campaign: Campaign) -> bool:
+    """Whether a cell's procedure is one of connections of TCP that say something."""
+    return isinstance(campaign.procedures[cell.procedure], TcpRate)
+
+
+def clears(cell: Cell, campaign: Campaign) -> bool:
+    """Whether the device's table must be emptied between the steps of a cell."""
+    return asked(cell, campaign) or (says(cell, campaign) and cell.operation == "nat" and _has_command(cell))
+
+
+def _has_command(cell: Cell) -> bool:
+    return cell.dut in CONTROLS or cell.dut.startswith("linux")
+
+
+def _tcp_absent(cell: Cell, campaign: Campaign) -> str | None:
+    """Why a cell's connections of TCP cannot be measured."""
+    if cell.operation not in ("one-way", "nat"):
+        return f"{cell.procedure} needs a device that forwards by routes: operation one-way or nat"
+    if cell.ip == 6:
+        return f"{cell.procedure} is measured with IPv4"
+    if campaign.testbed.kind == "remote":
+        return "connections are opened where the tester is on this machine"
+    if campaign.testbed.sender == "xdp" and cell.link == "veth":
+        return "the tester's in-kernel ports cannot open connections: sender af-packet"
+    return None
+
+
 def absent(cell: Cell, campaign: Campaign) -> str | None:
     """Why a cell's connections cannot be measured; none where they can, or where its procedure is another."""
+    if says(cell, campaign):
+        return _tcp_absent(cell, campaign)
     if not asked(cell, campaign):
         return None
     if cell.operation != "nat":
@@ -42,7 +71,7 @@ def absent(cell: Cell, campaign: Campaign) -> str | None:
         return "connection tables are measured where the tester is on this machine"
     if campaign.testbed.sender == "xdp" and cell.link == "veth":
         return "the tester's in-kernel ports cannot open connections: sender af-packet"
-    if cell.dut not in CONTROLS and not cell.dut.startswith("linux"):
+    if not _has_command(cell):
         return f"the lab knows no command that clears the connections of {cell.dut}"
     return None
 

@@ -15,11 +15,12 @@ from quiver_lab.procedures.sudden import (
     recovery,
     reset,
 )
+from quiver_lab.procedures.tcp_rate import tcp_rate
 from quiver_lab.procedures.throughput import ThroughputResult, throughput
 
 __all__ = [
     "PRESETS", "BackToBackResult", "Goal", "GoalResult", "LatencyPoint", "LossPoint", "RPlusResult", "RecoveryResult",
     "ResetResult", "SoakResult", "TaggedLatency", "ThroughputResult", "back_to_back", "fixed_rate", "frame_loss_rate",
     "latency", "mlrsearch",
-    "pdv", "r_plus", "recovery", "reset", "soak", "tagged_latency", "throughput",
+    "pdv", "r_plus", "recovery", "reset", "soak", "tagged_latency", "tcp_rate", "throughput",
 ]  # fmt: skip

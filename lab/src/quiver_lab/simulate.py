@@ -18,7 +18,7 @@ from quiver_lab.measurer import TAGGED, Step, Tags
 from quiver_lab.procedures.tcp_rate import tcp_rate
 from quiver_lab.stateful import Found, Phase, Stateful, StatefulRequest
 from quiver_lab.stateful import Step as Step9693
-from quiver_lab.tcp import Segments, TcpTrial
+from quiver_lab.tcp import TcpTrial
 from quiver_lab.trial import Direction, Latency, Pdv, SeriesPoint, Trial
 
 _INTERVAL_S = 0.1
@@ -232,19 +232,20 @@ class SimulatedTable:
         done = min(opened, int(self.device.connection_rate_cps * r.dialogue.duration_s))
         said = done * r.dialogue.exchanges
         times = Latency(count=done, min=1e5, mean=2e5, stdev=0, p50=2e5, p90=2e5, p99=3e5, p99_9=3e5, max=4e5) if done else None
-        counts = {
-            "opened": opened, "established": done, "completed": done, "reset": 0, "timed_out": opened - done, "corrupted": 0,
-            "unfinished": 0, "exchanges": said, "request_bytes": said * r.dialogue.request_bytes,
-            "response_bytes": said * r.dialogue.response_bytes, "connect_ns": times, "exchange_ns": times,
-        }  # fmt: skip
-        segments = Segments(sent=10 * opened, received=10 * done, retransmitted=0, strange=0)
+        segments = {"sent": 10 * opened, "received": 10 * done, "retransmitted": 0, "strange": 0}
         seconds = r.dialogue.duration_s
-        return TcpTrial(
-            schema="quiver-tcp-trial/1", duration_s=seconds, valid=True, intended=opened, not_opened=0, most_open=1,
-            opened_cps=opened / seconds, established_cps=done / seconds, exchanges_per_s=said / seconds,
-            request_bps=8 * said * r.dialogue.request_bytes / seconds,
-            response_bps=8 * said * r.dialogue.response_bytes / seconds,
-            client=segments, server=segments, connections=(), **counts,
+        return TcpTrial.model_validate(
+            {
+                "schema": "quiver-tcp-trial/1", "duration_s": seconds, "valid": True,
+                "opened": opened, "established": done, "completed": done, "reset": 0, "timed_out": opened - done,
+                "corrupted": 0, "unfinished": 0, "exchanges": said, "request_bytes": said * r.dialogue.request_bytes,
+                "response_bytes": said * r.dialogue.response_bytes, "connect_ns": times, "exchange_ns": times,
+                "intended": opened, "not_opened": 0, "most_open": 1, "opened_cps": opened / seconds,
+                "established_cps": done / seconds, "exchanges_per_s": said / seconds,
+                "request_bps": 8 * said * r.dialogue.request_bytes / seconds,
+                "response_bps": 8 * said * r.dialogue.response_bytes / seconds,
+                "client": segments, "server": segments, "connections": (),
+            }
         )  # fmt: skip
 
     def capacity(self, r: StatefulRequest) -> Found:

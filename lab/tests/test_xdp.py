@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from quiver_lab import campaign, testbed
+from quiver_lab import campaign, site, testbed
 from quiver_lab.devices import xdp
 from quiver_lab.devices.linux import napi_threads
 from quiver_lab.processes import CommandError
@@ -26,6 +26,22 @@ def able() -> None:
         if os.environ.get("QUIVER_CI") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+def test_the_testers_ends_take_frames_of_programs_between_trials(tmp_path: Path) -> None:
+    able()
+    for sender, wanted in (("xdp", "on"), ("af-packet", "off")):
+        document = {
+            "schema": "quiver-campaign/1", "name": "x", "quick": True, "testbed": {"kind": "local", "sender": sender},
+            "matrix": {"dut": ["linux"], "link": ["veth"], "procedure": ["p"]}, "procedures": {"p": FIXED},
+        }  # fmt: skip
+        parsed = campaign.parse(yaml.safe_dump(document))
+        (cell,) = parsed.cells()
+        with site.of(parsed).ground(cell, tmp_path) as ground:
+            assert ground.wires is not None
+            for port in ground.wires.tester_ports:
+                features = ground.wires.tester.run("ethtool", "-k", port)
+                assert f"generic-receive-offload: {wanted}" in features
 
 
 @pytest.mark.parametrize(
@@ -44,6 +60,7 @@ def test_frames_are_forwarded_by_the_program(
             for port in ports:
                 (thread,) = napi_threads(space, port)
                 threads[port] = os.sched_getaffinity(thread)
+                assert os.sched_getscheduler(thread) == os.SCHED_FIFO, "what waits in a ring comes before what spins"
         return found
 
     monkeypatch.setattr(xdp.Xdp, "tune", looked_at)

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use quiver_tester_core::disturbance::Disturbance;
-use quiver_tester_core::report::{Counters, Report, Signed, Times};
+use quiver_tester_core::report::{Counters, Cpu, Report, Signed, Times};
 
 /// The report as text, lines of at most some hundred characters.
 pub fn text(report: &Report) -> String {
@@ -62,25 +62,35 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
             )?;
         }
     }
-    for cpu in &report.cpu {
+    machine(out, &report.cpu, &report.machine, *duration_s)?;
+    for (d, hint) in report.directions.iter().filter_map(|d| Some((d, d.hint.as_ref()?))) {
+        writeln!(out, "{}: {hint}", d.name)?;
+    }
+    verdict(out, report.valid, &report.reasons)
+}
+
+/// What threads were busy with, and what the machine did to them.
+pub fn machine(out: &mut String, cpu: &[Cpu], machine: &Disturbance, duration_s: f64) -> std::fmt::Result {
+    for cpu in cpu {
         let core = cpu.core.map_or(String::new(), |core| format!(" on core {core}"));
         writeln!(out, "thread {}{core}: busy {:.1} %", cpu.thread, 100.0 * cpu.busy)?;
     }
-    let Disturbance { stolen_s, preempted } = report.machine;
-    if report.machine.is_disturbed(*duration_s) {
-        let (stolen, preempted) = (stolen_s.unwrap_or(0.0), preempted.unwrap_or(0));
+    if machine.is_disturbed(duration_s) {
+        let (stolen, preempted) = (machine.stolen_s.unwrap_or(0.0), machine.preempted.unwrap_or(0));
         writeln!(
             out,
             "the machine was disturbed: {stolen:.2} s went to others, and threads had to leave their core {preempted} times"
         )?;
     }
-    for (d, hint) in report.directions.iter().filter_map(|d| Some((d, d.hint.as_ref()?))) {
-        writeln!(out, "{}: {hint}", d.name)?;
-    }
-    if report.valid {
+    Ok(())
+}
+
+/// Whether a result is valid, and why not.
+pub fn verdict(out: &mut String, valid: bool, reasons: &[String]) -> std::fmt::Result {
+    if valid {
         return writeln!(out, "valid");
     }
-    report.reasons.iter().try_for_each(|reason| writeln!(out, "NOT VALID: {reason}"))
+    reasons.iter().try_for_each(|reason| writeln!(out, "NOT VALID: {reason}"))
 }
 
 fn counters(out: &mut String, name: &str, c: &Counters) -> std::fmt::Result {

@@ -5,14 +5,13 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quiver_tester_core::bench::Bench;
-use quiver_tester_core::disturbance::Disturbance;
 use quiver_tester_core::latency::LatencySummary;
 use quiver_tester_core::tcp::report::{Connections, Report};
 use quiver_tester_core::tcp::{Profile, run as measure};
 use quiver_tester_core::trial::Progress;
 
-use crate::Failure;
 use crate::options::TcpOptions;
+use crate::{Failure, table};
 
 /// Measures and prints what was found; whether it is valid.
 pub fn run(options: &TcpOptions, stop: &AtomicBool) -> Result<bool, Failure> {
@@ -93,25 +92,11 @@ fn print(report: &Report, out: &mut String) -> std::fmt::Result {
         late.p99 / 1e3,
         late.max / 1e3
     )?;
-    for cpu in &report.cpu {
-        let core = cpu.core.map_or(String::new(), |core| format!(" on core {core}"));
-        writeln!(out, "thread {}{core}: busy {:.1} %", cpu.thread, 100.0 * cpu.busy)?;
-    }
-    let Disturbance { stolen_s, preempted } = report.machine;
-    if report.machine.is_disturbed(*duration_s) {
-        let (stolen, preempted) = (stolen_s.unwrap_or(0.0), preempted.unwrap_or(0));
-        writeln!(
-            out,
-            "the machine was disturbed: {stolen:.2} s went to others, and threads had to leave their core {preempted} times"
-        )?;
-    }
+    table::machine(out, &report.cpu, &report.machine, *duration_s)?;
     if let Some(hint) = &report.hint {
         writeln!(out, "{hint}")?;
     }
-    if report.valid {
-        return writeln!(out, "valid");
-    }
-    report.reasons.iter().try_for_each(|reason| writeln!(out, "NOT VALID: {reason}"))
+    table::verdict(out, report.valid, &report.reasons)
 }
 
 fn numbers(out: &mut String, name: &str, connections: &Connections) -> std::fmt::Result {

@@ -122,6 +122,25 @@ fn text(error: impl std::fmt::Display) -> String {
     crate::profile::one_line(&error.to_string())
 }
 
+/// Reads a request whose keys are those of a structure, without its `id` and `op`; in one line what is wrong with it.
+pub(crate) fn read<T: serde::de::DeserializeOwned>(request: &Value) -> Result<T, String> {
+    let mut object = request.as_object().cloned().ok_or("a request is an object")?;
+    object.retain(|key, _| !["id", "op"].contains(&key.as_str()));
+    serde_path_to_error::deserialize(Value::Object(object)).map_err(|e| {
+        let (path, inner) = (e.path().to_string(), e.inner().to_string());
+        crate::profile::on_one_line(&if path == "." { inner } else { format!("{path}: {inner}") })
+    })
+}
+
+/// A time of so many seconds, which may be nothing or must be more.
+pub(crate) fn seconds(what: &str, seconds: f64, may_be_none: bool) -> Result<Duration, String> {
+    if (0.0..=LONGEST_S).contains(&seconds) && (may_be_none || seconds > 0.0) {
+        return Ok(Duration::from_secs_f64(seconds));
+    }
+    let least = if may_be_none { "from" } else { "above" };
+    Err(format!("`{what}' is a number of seconds {least} 0 and up to {LONGEST_S}"))
+}
+
 /// Refuses keys that a request does not have.
 fn check_keys(request: &Value, keys: &[&str]) -> Result<(), String> {
     let object = request.as_object().ok_or("a request is an object: {\"id\": 1, \"op\": \"stats\"}")?;

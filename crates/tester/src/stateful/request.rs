@@ -8,11 +8,7 @@ use super::connections::{AddressRange, Connections, Ends, Order, PortRange};
 use super::gateway::{Course, Flow};
 use super::phase::StatefulError;
 use super::procedure::{Measure, Settings, check};
-use crate::profile::on_one_line;
 use crate::units::Rate;
-
-/// Longest time that anything can be asked to take, seconds.
-const LONGEST_S: f64 = 86_400.0;
 
 /// A measurement; what is not said is as the documents tell.
 #[derive(Clone, Debug, Deserialize)]
@@ -86,11 +82,7 @@ fn maybe_parsed<'de, D: serde::Deserializer<'de>, T: std::str::FromStr<Err: std:
 /// A time in seconds.
 fn time(what: &str, seconds: Option<f64>, usual: Duration, may_be_none: bool) -> Result<Duration, StatefulError> {
     let Some(seconds) = seconds else { return Ok(usual) };
-    if (0.0..=LONGEST_S).contains(&seconds) && (may_be_none || seconds > 0.0) {
-        return Ok(Duration::from_secs_f64(seconds));
-    }
-    let least = if may_be_none { "from" } else { "above" };
-    Err(StatefulError::Setting(format!("`{what}' is a number of seconds {least} 0 and up to {LONGEST_S}")))
+    crate::request::seconds(what, seconds, may_be_none).map_err(StatefulError::Setting)
 }
 
 impl StatefulRequest {
@@ -99,12 +91,7 @@ impl StatefulRequest {
     /// # Errors
     /// In one line what is wrong with it.
     pub fn of(request: &serde_json::Value) -> Result<Self, String> {
-        let mut object = request.as_object().cloned().ok_or("a request is an object")?;
-        object.retain(|key, _| !["id", "op"].contains(&key.as_str()));
-        serde_path_to_error::deserialize(serde_json::Value::Object(object)).map_err(|e| {
-            let (path, inner) = (e.path().to_string(), e.inner().to_string());
-            on_one_line(&if path == "." { inner } else { format!("{path}: {inner}") })
-        })
+        crate::request::read(request)
     }
 
     /// What is to be done; `clear` is the command that empties the device's table.

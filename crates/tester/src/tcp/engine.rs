@@ -1,4 +1,4 @@
-//! Both ends of all connections, and when connections open. Knows no ports: whoever carries the packets may be a test.
+//! Both ends of all connections, and when connections open. It knows no ports: a test can carry the packets as well.
 
 use std::collections::VecDeque;
 use std::fmt;

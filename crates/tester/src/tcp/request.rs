@@ -2,17 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::profile::Profile;
 use super::trial::Plan;
-use crate::profile::on_one_line;
-
-/// Longest time that anything can be asked to take, seconds.
-const LONGEST_S: f64 = 86_400.0;
+use crate::request::seconds;
 
 /// A trial; what is not said is as on the command line.
 #[derive(Clone, Debug, Deserialize)]
@@ -59,26 +55,13 @@ fn one() -> u64 {
     1
 }
 
-fn time(what: &str, seconds: f64, may_be_none: bool) -> Result<Duration, String> {
-    if (0.0..=LONGEST_S).contains(&seconds) && (may_be_none || seconds > 0.0) {
-        return Ok(Duration::from_secs_f64(seconds));
-    }
-    let least = if may_be_none { "from" } else { "above" };
-    Err(format!("`{what}' is a number of seconds {least} 0 and up to {LONGEST_S}"))
-}
-
 impl TcpRequest {
     /// Reads a request of `serve`, without its `id` and `op`.
     ///
     /// # Errors
     /// In one line what is wrong with it.
     pub fn of(request: &Value) -> Result<Self, String> {
-        let mut object = request.as_object().cloned().ok_or("a request is an object")?;
-        object.retain(|key, _| !["id", "op"].contains(&key.as_str()));
-        serde_path_to_error::deserialize(Value::Object(object)).map_err(|e| {
-            let (path, inner) = (e.path().to_string(), e.inner().to_string());
-            on_one_line(&if path == "." { inner } else { format!("{path}: {inner}") })
-        })
+        crate::request::read(request)
     }
 
     /// What is to be done.
@@ -94,9 +77,9 @@ impl TcpRequest {
         Ok(Plan {
             profile: Arc::new(profile.map_err(|e| e.to_string())?),
             rate: self.rate,
-            duration: time("duration", self.duration, false)?,
-            settle: time("settle", self.settle, true)?,
-            timeout: time("timeout", self.timeout, false)?,
+            duration: seconds("duration", self.duration, false)?,
+            settle: seconds("settle", self.settle, true)?,
+            timeout: seconds("timeout", self.timeout, false)?,
             most_open: self.most_open,
             departure_limit: super::trial::DEPARTURE_LIMIT,
             patience: super::trial::PATIENCE,
@@ -109,6 +92,7 @@ impl TcpRequest {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::time::Duration;
 
     #[test]
     fn what_is_asked_for_is_read_and_what_cannot_be_is_refused_in_one_line() {

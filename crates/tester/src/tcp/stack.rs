@@ -1,7 +1,7 @@
 //! The connections of one end: smoltcp's TCP, a socket each, found by four-tuple.
 //!
-//! smoltcp looks through all of its sockets for each packet. Here each connection has a set of its own with one socket, and packets
-//! go to theirs: the work for a packet does not grow with the number of connections.
+//! smoltcp looks through all sockets of a set for each packet. So each connection has a set with one socket, and a packet goes to the
+//! set of its connection: the work for a packet does not grow with the number of connections.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -73,7 +73,7 @@ pub struct Segments {
     pub strange: u64,
 }
 
-/// A socket in a set of its own.
+/// A set with one socket.
 struct Own {
     sockets: SocketSet<'static>,
     handle: SocketHandle,

@@ -119,8 +119,10 @@ fn a_plugin_in_c_forwards_counts_and_goes_again_under_traffic() {
             // Packets are on their way while it goes; none is lost, and none meets a node that is gone.
             h.inject_many(x0, &frames, thread);
             assert!(Plugins::stop(&mut h.router, "ttl_guard").unwrap());
-            let through = h.run().len();
-            assert!(through == 20 || through == 30, "before or after, {through} packets");
+            // A worker stops between two nodes, not between two vectors: of those with a low TTL some can pass after it went.
+            let (kept, low): (Vec<_>, Vec<_>) = h.run().into_iter().partition(|(_, frame)| frame[22] == 63);
+            assert_eq!(kept.len(), 20, "none that the plugin lets through is lost");
+            assert!(low.len() <= 10 && low.iter().all(|(_, frame)| frame[22] == 8), "{low:?}");
             h.inject_many(x0, &frames, thread);
             assert_eq!(h.run().len(), 30);
             assert!(h.router.graph.node("ttl-guard").is_none());

@@ -404,7 +404,7 @@ fn conduct(
     let duration = plan.duration.as_nanos() as u64;
     bench.poll(true);
     let before = Before::now(bench);
-    let machine = Machine::now();
+    let (machine, receivers) = (Machine::now(), kernel::receiver_turns(bench));
     let start = bench.time().now() + LEAD;
     let paced = plan.rate != Some(Rate::Max);
     let end = start + duration + if paced { GRACE } else { 0 };
@@ -419,6 +419,9 @@ fn conduct(
     // What others are told ahead of time must not wait, and a time that somebody sets passes as they like.
     let attended = in_kernel.iter().any(kernel::Thread::is_fed) || !matches!(bench.time(), Time::Real(_));
     let (mut turns, mut disturbance) = (0, None);
+    // The kernel's receiving threads are ours as well, and come before all others on their core.
+    let since =
+        |bench: &Bench, turns: u64| machine.since().besides(turns + kernel::receiver_turns(bench).saturating_sub(receivers));
     let mut rates = Vec::new();
     loop {
         // This thread may share its core with one that sends: each turn takes it away.
@@ -462,7 +465,7 @@ fn conduct(
         }
         if sends && directions.iter().all(|d| d.sent.iter().all(|s| s.over.load(Ordering::Acquire))) {
             sends = false;
-            disturbance = Some(machine.since().besides(turns));
+            disturbance = Some(since(bench, turns));
             settling = Some(Settling::begin(Instant::now()));
         }
         // Threads end by themselves; one that is kept from running must not hold up everything.
@@ -514,7 +517,7 @@ fn conduct(
         directions: reports,
         totals,
         cpu: busy(bench, &before, &after),
-        machine: disturbance.unwrap_or_else(|| machine.since().besides(turns)),
+        machine: disturbance.unwrap_or_else(|| since(bench, turns)),
         rates,
         self_test: None,
     }

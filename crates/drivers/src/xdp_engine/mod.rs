@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use aya::programs::{Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
+use rustix::process::Pid;
 
 use crate::netdev::NetDevices;
 use account::{CELLS, FLOWS, FlowState, Histogram, Inbox, WORDS};
@@ -91,6 +92,8 @@ pub struct XdpEngine {
     device: u32,
     /// Why the receiver's work may be charged to others; `None`: it has a thread on its core.
     loose: Option<String>,
+    /// The threads of the kernel's that receive, where they are on the receiver's core.
+    receivers: Vec<Pid>,
     senders: Vec<Sender>,
     flows: u32,
 }
@@ -141,7 +144,10 @@ impl XdpEngine {
         let mut engine = Self::detached()?;
         (engine.name, engine.device) = (device.to_owned(), index);
         program(&mut engine.ebpf, "receive")?.attach_to_if_index(index, XdpMode::Driver).map_err(load)?;
-        engine.loose = napi::settle(device, core).err();
+        match napi::settle(device, core) {
+            Ok(threads) => engine.receivers = threads,
+            Err(why) => engine.loose = Some(why),
+        }
         Ok(engine)
     }
 
@@ -152,7 +158,7 @@ impl XdpEngine {
     pub fn detached() -> Result<Self, XdpError> {
         let mut ebpf = load_object(OBJECT, &[])?;
         program(&mut ebpf, "receive")?.load().map_err(load)?;
-        Ok(Self { ebpf, name: String::new(), device: 0, loose: None, senders: Vec::new(), flows: 0 })
+        Ok(Self { ebpf, name: String::new(), device: 0, loose: None, receivers: Vec::new(), senders: Vec::new(), flows: 0 })
     }
 
     /// Gives a frame to the program that receives, as if it had come; whether it ended there.
@@ -172,6 +178,11 @@ impl XdpEngine {
     /// Why the receiver's work may be charged to others; `None` where it has a thread of its own on its core.
     pub fn loose(&self) -> Option<&str> {
         self.loose.as_deref()
+    }
+
+    /// How often the kernel's receiving threads have gone to work so far. Each time they took the receiver's core from whoever had it.
+    pub fn receiver_turns(&self) -> u64 {
+        napi::turns(&self.receivers)
     }
 
     /// Awaits flows numbered from `base`, with so many frames each at most, of the trial `tag`.

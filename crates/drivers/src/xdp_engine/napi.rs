@@ -12,11 +12,11 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::sys;
 
-/// Gives the device's NAPI threads, and keeps them on `core`.
+/// Gives the device's NAPI threads, keeps them on `core`, and says which they are.
 ///
 /// # Errors
 /// Why its work may still be done elsewhere, in one line.
-pub(super) fn settle(device: &str, core: Option<u32>) -> Result<(), String> {
+pub(super) fn settle(device: &str, core: Option<u32>) -> Result<Vec<Pid>, String> {
     // In sysfs of the mount namespace, which shows the devices of the network namespace that it was mounted in.
     let file = format!("/sys/class/net/{device}/threaded");
     let mut setting = fs::OpenOptions::new().write(true).open(&file).map_err(|e| format!("{file}: {e}"))?;
@@ -33,11 +33,22 @@ pub(super) fn settle(device: &str, core: Option<u32>) -> Result<(), String> {
     if threads.is_empty() {
         return Err(format!("{device}: the kernel shows no thread napi/{device}-…"));
     }
-    for thread in threads {
+    for &thread in &threads {
         sched_setaffinity(Some(thread), &set).map_err(|e| format!("{device}: core {core} for its receiving thread: {e}"))?;
         put_first(thread).map_err(|e| format!("{device}: its receiving thread may have to wait for others: {e}"))?;
     }
-    Ok(())
+    Ok(threads)
+}
+
+/// How often threads have gone to work so far: each time they had slept before.
+pub(super) fn turns(threads: &[Pid]) -> u64 {
+    let status = |thread: &Pid| fs::read_to_string(format!("/proc/{}/status", thread.as_raw_nonzero())).ok();
+    threads.iter().filter_map(|thread| slept(&status(thread)?)).sum()
+}
+
+/// Voluntary context switches in the text of a thread's status (proc(5)).
+fn slept(status: &str) -> Option<u64> {
+    status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
 }
 
 /// Has a thread run as soon as it has work, whatever ordinary threads do on its core.
@@ -61,4 +72,16 @@ fn threads_of(device: &str) -> Vec<Pid> {
         number.bytes().all(|b| b.is_ascii_digit()).then(|| Pid::from_raw(pid)).flatten()
     });
     found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_a_thread_slept_are_those_of_its_own_will() {
+        let status = "Name:\tnapi/x-1\nvoluntary_ctxt_switches:\t70123\nnonvoluntary_ctxt_switches:\t4\n";
+        assert_eq!((slept(status), slept("Name:\tx\n"), slept("voluntary_ctxt_switches:\tmany\n")), (Some(70123), None, None));
+        assert_eq!(turns(&[]), 0);
+    }
 }

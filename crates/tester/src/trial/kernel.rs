@@ -145,6 +145,11 @@ pub(super) fn threads(bench: &mut Bench, jobs: &mut Vec<Waiting>, tag: u8, durat
     Ok(threads)
 }
 
+/// How often the receiving threads of ports of the kernel's have gone to work so far.
+pub(super) fn receiver_turns(bench: &Bench) -> u64 {
+    (0..bench.ports().len()).filter_map(|port| bench.kernel(port)).map(XdpEngine::receiver_turns).sum()
+}
+
 impl Thread {
     /// Whether it is told departure times while it sends.
     pub(super) fn is_fed(&self) -> bool {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from quiver_lab import findings, stats
 from quiver_lab.campaign import Cell
 from quiver_lab.energy import per_watt_hour
-from quiver_lab.findings import Finding, Judgement, Measured, Verdict
+from quiver_lab.findings import Finding, Judgement, Measured, Predicate, Scalar, Verdict
 from quiver_lab.oddity import Latest
 from quiver_lab.preconditions import POLLS
 from quiver_lab.published import Cell as Keys
@@ -197,9 +197,11 @@ def comparisons(finding: Finding, values: list[Measured]) -> list[tuple[str, lis
     ]
 
 
-def instead_of(quantity: str) -> str:
-    """What stands in for a rate, in words."""
-    return "clocks of the benches" if quantity == "ring_clocks_per_packet" else "clocks of the nodes that forward"
+def instead_of(predicate: Predicate) -> str:
+    """What stands in for what cannot be told, in words."""
+    if "throttle" in predicate.where:
+        return f"devices with {float(predicate.where['throttle']):.0%} of their core"
+    return "clocks of the benches" if predicate.quantity == "ring_clocks_per_packet" else "clocks of the nodes that forward"
 
 
 def judge(design: Design, known: list[Known], more: Evidence | None = None) -> Iterator[Judgement]:
@@ -228,12 +230,18 @@ def judge(design: Design, known: list[Known], more: Evidence | None = None) -> I
                     verdict = replace(
                         instead,
                         finding=finding,
-                        why=f"by {instead_of(finding.otherwise.quantity)}: {instead.why} ({verdict.why})",
+                        why=f"by {instead_of(finding.otherwise)}: {instead.why} ({verdict.why})",
                     )
             if ports.startswith(OTHER_PORTS) and verdict.pairs:
                 why = f"the ports are not the same; beside each other, for what that is worth: {verdict.why}"
                 verdict = replace(verdict, verdict=Verdict.PRECONDITION_NOT_MET, why=why)
             yield replace(verdict, ports=ports)
+
+
+def _spoken_of(known: list[Known], wanted: Mapping[str, Scalar]) -> list[Known]:
+    """Cells that one side of a finding is about, whatever the load; throttled ones only where it asks for them."""
+    words = {"throttle": "1"} | {k: str(v) for k, v in wanted.items() if k != "load"}
+    return [k for k in known if all(({"throttle": "1"} | k.keys).get(key) == v for key, v in words.items())]
 
 
 def _judge(finding: Finding, values: list[Measured], known: list[Known], more: Evidence) -> Judgement:
@@ -247,16 +255,14 @@ def _judge(finding: Finding, values: list[Measured], known: list[Known], more: E
         return replace(verdict, why=f"{verdict.why}; {kinds} values, not measured" if told else f"{verdict.why}: {lacks}")
     if verdict.pairs:
         # It rests on what was measured; what else it speaks of is told.
-        wanted = {k: str(v) for k, v in {**p.where, **p.left}.items() if k != "load"}
-        gaps = [k.why for k in known if k.why and all(k.keys.get(key) == v for key, v in wanted.items())]
+        gaps = [k.why for k in _spoken_of(known, {**p.where, **p.left}) if k.why]
         if gaps:
             words = "; ".join(f"{gaps.count(why)} {why}" for why in dict.fromkeys(gaps))
             verdict = replace(verdict, why=f"{verdict.why}; further cells without values: {words}")
         return verdict
     reasons = []
     for side in (p.left, p.right):
-        wanted = {k: str(v) for k, v in {**p.where, **side}.items() if k != "load"}
-        found = [k for k in known if side and all(k.keys.get(key) == v for key, v in wanted.items())]
+        found = _spoken_of(known, {**p.where, **side}) if side else []
         if found and not any(p.quantity in k.values for k in found):
             reasons += [k.why for k in found if k.why]
             spoilt = [k for k in found if k.doubtful]

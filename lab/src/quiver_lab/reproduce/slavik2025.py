@@ -10,7 +10,7 @@ from typing import Any
 from quiver_lab.campaign import Campaign, Cell
 from quiver_lab.published import Cell as Keys
 from quiver_lab.published import Published
-from quiver_lab.reproduce.design import CANDIDATE, CAPACITY, Design, Options, Scale, as_keys
+from quiver_lab.reproduce.design import CANDIDATE, CAPACITY, Design, Figure, Options, Scale, as_keys
 
 RATES = ("1", "10", "25", "40")
 SIZES = (64, 512, 889, 1280, 1518)
@@ -24,6 +24,10 @@ BEST = "-best"
 """Ends the names of procedures whose rates have the scale of the candidate's best ports."""
 CAPACITY_SIZES = (64, 512)
 """Those at which the thesis's devices were in overload."""
+SHARE = 0.1
+"""Of its core that a throttled device has: the tester then overloads all devices at the rates at which the thesis's were."""
+QUICK_S = 1.0
+"""Of quick trials: there are more than a thousand, and what repeats scatter by is more than what seconds do."""
 
 
 def _name(rate: str, more: str = "") -> str:
@@ -49,13 +53,16 @@ def document(options: Options) -> dict[str, Any]:
     for part in parts:
         matrices.append({"dut": [options.candidate], "link": [same], "workers": list(WORKERS), **part})
         matrices.append({"dut": [options.baseline], "link": [same], "workers": [cores], **part})
+    if not options.hosts:
+        # Between hosts the tester can do what the thesis's did.
+        matrices += throttled(options, plain, nat)
     scales = {"": options.scale} | ({BEST: options.best_scale} if options.best_scale else {})
     of_best = BEST if options.best_scale else ""
     if best != same:
         for part in parts:
             names = [n if n == CAPACITY else f"{n}{of_best}" for n in part["procedure"]]
             matrices.append({**part, "dut": [options.candidate], "link": [best], "workers": [1], "procedure": names})
-    seconds = options.trial_s if options.quick else 120
+    seconds = QUICK_S if options.quick else 120
 
     def fixed(rate: str, scale: Scale, warm_up_s: float = 0) -> dict[str, Any]:
         scaled = f"{float(rate) * 1e9 * scale.factor:.0f}bps"
@@ -76,6 +83,18 @@ def document(options: Options) -> dict[str, Any]:
         # A device in overload scatters: only what the tester could not do is repeated.
         "odd_runs": {"mads": 1000, "repeat_at_most": 0 if options.quick else 2},
     }
+
+
+def throttled(options: Options, *parts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Devices with a part of their core, at the rates and sizes of which the thesis says what is lost."""
+    same, _ = options.links()
+    lossy = {"link": [same], "workers": [1], "frame_bytes": list(CAPACITY_SIZES), "throttle": [SHARE]}
+    return [
+        # Nothing is lost at the lowest rate.
+        {**part, **lossy, "dut": [dut], "procedure": part["procedure"][1:]}
+        for part in parts
+        for dut in (options.candidate, options.baseline)
+    ]
 
 
 def keys(cell: Cell, campaign: Campaign) -> Keys:
@@ -108,12 +127,24 @@ SLAVIK2025 = Design(
         "Rates are of layer 2, as in the thesis, and multiplied by the scale factor of the ports: one for those that all "
         "devices have, one for the candidate's best, where it is as deep in overload as the thesis's VPP-1 or as the tester "
         "can drive it.",
+        "Losses are measured a second time with devices that have a tenth of their core: a tester on the same machine hardly "
+        "overloads a whole one. They stand in a table of their own. Findings about overload take them where whole devices "
+        "were not overloaded.",
         "Sources are a /24 a direction; with NAT a /16, translated to a pool of a /24.",
         "Energy is read where the machine has a meter; it is that of trials of 120 s at the power measured.",
     ),
     document=document,
     keys=keys,
     wants=wants,
+    figures=(
+        Figure(
+            "throttled",
+            "Losses of devices that have a tenth of their core",
+            {"throttle": (f"{SHARE:g}",)},
+            ("operation", "dut", "rate_gbit_s", "frame_bytes"),
+            ("loss_percent",),
+        ),
+    ),
     by_capacity=True,
     average="mean",
     x="frame_bytes",

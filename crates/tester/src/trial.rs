@@ -420,8 +420,10 @@ fn conduct(
     let attended = in_kernel.iter().any(kernel::Thread::is_fed) || !matches!(bench.time(), Time::Real(_));
     let (mut turns, mut disturbance) = (0, None);
     // The kernel's receiving threads are ours as well, and come before all others on their core.
-    let since =
-        |bench: &Bench, turns: u64| machine.since().besides(turns + kernel::receiver_turns(bench).saturating_sub(receivers));
+    let since = |bench: &mut Bench, turns| {
+        let received = kernel::receiver_turns(bench).saturating_sub(receivers);
+        machine.since().besides(turns + received)
+    };
     let mut rates = Vec::new();
     loop {
         // This thread may share its core with one that sends: each turn takes it away.

@@ -146,7 +146,7 @@ pub(super) fn threads(bench: &mut Bench, jobs: &mut Vec<Waiting>, tag: u8, durat
 }
 
 /// How often the receiving threads of ports of the kernel's have gone to work so far.
-pub(super) fn receiver_turns(bench: &Bench) -> u64 {
+pub(super) fn receiver_turns(bench: &mut Bench) -> u64 {
     (0..bench.ports().len()).filter_map(|port| bench.kernel(port)).map(XdpEngine::receiver_turns).sum()
 }
 

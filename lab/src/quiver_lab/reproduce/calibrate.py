@@ -21,6 +21,8 @@ SEED_WORKER_PPS = 8.16e6
 """What one worker of its VPP delivered, one way: the median of three rates (``capacity.of_paper``)."""
 OFFERED_PPS = {"veth": 5e6, "memif": 20e6, "ports": SEED_TOP_PPS}
 SECONDS = 2.0
+REACH = 0.5
+"""Of the most that the tester sends, what it sends in time while it receives as well."""
 
 
 def scale_of(sent_pps: float, delivered_pps: float) -> Scale:
@@ -34,14 +36,17 @@ def scale_of_best(sent_pps: float, delivered_pps: float) -> Scale:
 
 
 def _scale(sent_pps: float, delivered_pps: float, who: str, seed_pps: float) -> Scale:
-    """``sent_pps`` is what the tester sent at most, in one direction; both ways it can send half of it each."""
+    """``sent_pps`` is what the tester sent at most, in one direction; both ways it can send half of it each, and less in time."""
     if sent_pps <= 0 or delivered_pps <= 0:
         raise ValueError("nothing was sent or nothing came back: give --scale by hand")
-    deep, most = delivered_pps / seed_pps, sent_pps / 2 / SEED_TOP_PPS
+    deep, most = delivered_pps / seed_pps, sent_pps * REACH / 2 / SEED_TOP_PPS
     # A whole divisor, so that rates stay readable; never more than the tester can do.
     divisor = math.ceil(1 / min(deep, most))
     device = f"{who} forwarded {delivered_pps / 1e6:.3g} Mpps of 64 B, the thesis's {seed_pps / 1e6:.3g}"
-    tester = f"the tester sent {sent_pps / 1e6:.3g} Mpps, the thesis's highest is {SEED_TOP_PPS / 1e6:.4g} in each direction"
+    tester = (
+        f"the tester sent {sent_pps / 1e6:.3g} Mpps at most, and half of that in time; the thesis's highest is "
+        f"{SEED_TOP_PPS / 1e6:.4g} in each direction"
+    )
     if deep <= most:
         return Scale(1 / divisor, f"1/{divisor}: {device}, so that it is as deep in overload; {tester}")
     depth = SEED_TOP_PPS / divisor / delivered_pps

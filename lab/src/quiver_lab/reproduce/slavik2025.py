@@ -25,9 +25,9 @@ BEST = "-best"
 CAPACITY_SIZES = (64, 512)
 """Those at which the thesis's devices were in overload."""
 SHARE = 0.25
-"""Of its core that a throttled device has. With less, a polling device hardly has its turn, and the kernel lends it the throttle's."""
+"""Of its core that a throttled device has. With less, one that polls hardly has its turn, and the kernel helps it out."""
 QUICK_S = 1.0
-"""Of quick trials: there are more than a thousand, and what repeats scatter by is more than what seconds do."""
+"""Of quick trials. There are more than a thousand; repeats scatter by more than a longer trial would gain."""
 
 
 def _name(rate: str, more: str = "") -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from quiver_lab import campaign
+from quiver_lab import campaign, facts, runner
 from quiver_lab.cli import app
 from quiver_lab.findings import Judgement, Verdict, load
-from quiver_lab.reproduce import campaign_text, control, design, evidence, page
+from quiver_lab.reproduce import campaign_text, command, control, design, evidence, page
 from quiver_lab.reproduce.beside import Panel
 from quiver_lab.reproduce.control import Told
 from quiver_lab.reproduce.design import Options
@@ -72,6 +72,17 @@ def test_without_one_there_is_nothing_beside(tmp_path: Path) -> None:
     alone = make("kosak2025", tmp_path / "o", testbed=BED, repeats=1)
     assert {t.control for t in told(alone).values()} == {None}
     assert {t.says("quiver", "") for t in told(alone).values()} == {""}
+
+
+def test_one_that_was_left_for_another_call_is_not_there_yet(tmp_path: Path) -> None:
+    text = campaign_text(design("kosak2025"), Options(testbed=BED, control="fdio-vpp", repeats=1))
+    partly = Store.create(tmp_path / "o", campaign.parse(text), text, facts.machine(), resume=False)
+    runner.Runner(partly, only=command.parse_only(["dut=quiver", "dut=linux"])).run()
+    assert {k.cell.dut for k in evidence.known_cells(partly, design("kosak2025"))}.isdisjoint({"fdio-vpp"})
+    assert {t.control for t in told(partly).values()} == {None}
+    runner.Runner(partly, only=command.parse_only(["dut=fdio-vpp", "ip=4"])).run()
+    whys = {k.why for k in evidence.known_cells(partly, design("kosak2025")) if k.cell.dut == "fdio-vpp"}
+    assert {"", evidence.NOT_RUN} <= whys
 
 
 def test_tables_csv_and_page_show_both(store: Store, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def scale_of_best(sent_pps: float, delivered_pps: float) -> Scale:
 
 
 def _scale(sent_pps: float, delivered_pps: float, who: str, seed_pps: float) -> Scale:
-    """``sent_pps`` is what the tester sent at most, in one direction; both ways it can send half of it each, and less in time."""
+    """``sent_pps`` is what the tester sent at most, in one direction; both ways it can send half of it each, less in time."""
     if sent_pps <= 0 or delivered_pps <= 0:
         raise ValueError("nothing was sent or nothing came back: give --scale by hand")
     deep, most = delivered_pps / seed_pps, sent_pps * REACH / 2 / SEED_TOP_PPS

@@ -22,6 +22,7 @@ from quiver_lab.trial import Trial
 
 PUBLISHED_TRIAL_S = 120.0
 """Of seed 000: for how long its energy counts."""
+NOT_RUN = "not run yet"
 LEAST_OF_A_DISPERSION = 5
 """Repeats: fewer are close together by chance."""
 _SHARE = re.compile(r"at_([0-9.]+)_percent_(.+)")
@@ -64,7 +65,7 @@ def known_cells(store: Store, design: Design) -> list[Known]:
         keys = design.keys(cell, store.campaign) | ({"throttle": f"{cell.throttle:g}"} if cell.throttle != 1 else {})
         latest = done.get(cell.slug)
         if latest is None:
-            out.append(Known(cell, keys, {}, why.get(cell.slug, "not run yet")))
+            out.append(Known(cell, keys, {}, why.get(cell.slug, NOT_RUN)))
             continue
         last = latest.last()
         sound = tuple(r for r in last if is_sound(r, keys))
@@ -79,6 +80,10 @@ def known_cells(store: Store, design: Design) -> list[Known]:
         if sound and left_out:
             notes = (*notes, f"{left_out} of {len(last)} repeats were not valid and are left out")
         out.append(Known(cell, keys, values if sound else {}, "", notes, {} if sound else values, left_out, polls))
+    control = [k for k in out if k.keys["dut"] == CONTROL]
+    if all(k.why for k in control) and any(k.why == NOT_RUN for k in control):
+        # ``--only`` left the control for another call: until then there is none.
+        return [k for k in out if k.keys["dut"] != CONTROL]
     return out
 
 

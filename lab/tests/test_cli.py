@@ -139,7 +139,7 @@ def test_errors_are_one_line(lab: Lab, words: tuple[str, ...], says: str) -> Non
 def test_a_reproduction_says_what_it_takes_and_starts_nothing(lab: Lab, tmp_path: Path) -> None:
     done = lab("reproduce", "slavik2025", "--quick", "--plan", "--out", tmp_path / "o")
     assert done.returncode == 0, done.stderr
-    assert "335 cells × 5 repeats" in done.stdout
+    assert "359 cells × 5 repeats" in done.stdout
     assert "10 workers and a main thread need 11 cores" in done.stdout
     assert "measured when the campaign begins" in done.stdout
     assert not (tmp_path / "o").exists()

@@ -180,7 +180,7 @@ impl XdpEngine {
         self.loose.as_deref()
     }
 
-    /// How often the kernel's receiving threads have gone to work so far. Each time they took the receiver's core from whoever had it.
+    /// How often the kernel's receiving threads have woken so far. Each time they took the receiver's core from another thread.
     pub fn receiver_turns(&self) -> u64 {
         napi::turns(&self.receivers)
     }

@@ -84,7 +84,7 @@ fn seen(engine: &Shared) -> Seen {
     Seen { counts, open: engine.open_now().0 as u64 }
 }
 
-/// Runs a trial. `watch` is told ten times a second how far it is (connections opened, and ended), and ends it by `false`.
+/// Runs a trial. `watch` gets its progress ten times a second (connections opened, and ended), and ends it by returning `false`.
 ///
 /// # Errors
 /// It could not begin. A trial that has begun always ends with a report, in bounded time.

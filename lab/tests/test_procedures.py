@@ -76,6 +76,26 @@ def test_of_tagged_frames_the_median_and_the_99_9th_percentile_count() -> None:
     assert found.trial.sent == 120_000
 
 
+@pytest.mark.parametrize("clock", ["card", "kernel"])
+def test_times_of_devices_count_where_they_are_asked_for(clock: str) -> None:
+    class Device(SimulatedDevice):
+        def measure_tagged(self, rate_pps: float, duration_s: float, tags: Tags) -> Trial:
+            """Times of the tester's own are ten times as long."""
+            trial = super().measure_tagged(rate_pps, duration_s, tags)
+            (d,) = trial.directions
+            (stream,) = d.streams
+            own = {key: value * 10 for key, value in stream["latency_ns"].items()}
+            changed = d.model_copy(update={"streams": ({**stream, "latency_ns": own},)})
+            return trial.model_copy(update={"directions": (changed,)})
+
+    device = Device(capacity_pps=1000, base_latency_ns=1000)
+    found, own = (
+        tagged_latency(device, rate_pps=500, duration_s=120, tags=Tags(500, 60, whose)) for whose in (clock, "tester")
+    )
+    assert (found.typical_ns, found.worst_case_ns, found.frames) == (1500.0, 4500.0, 500)
+    assert own.typical_ns == 15_000
+
+
 def test_tagged_frames_that_do_not_come_back_have_no_latency() -> None:
     found = tagged_latency(SimulatedDevice(capacity_pps=0), rate_pps=500, duration_s=2, tags=Tags(5, 1))
     assert (found.typical_ns, found.worst_case_ns, found.frames) == (None, None, 0)

@@ -178,6 +178,8 @@ def test_tagged_frames_are_streams_of_their_own_in_the_last_part(tmp_path: Path)
         {"name": "b", "size": 84},
         {"name": "b-tagged", "size": 84, "rate": "10pps", "start": "60s"},
     ]
+    by_card = tagged(mix, Tags(500, 60, "card"), 120, 64)["streams"]
+    assert [s.get("timestamps") for s in by_card] == [None, "card", None, "card"]
     tester = fake(tmp_path, f"echo '{answer()}'")
     tester.profile.write_text(json.dumps(mix))
     tester.measure_tagged(1000, 120, Tags(500, 60))

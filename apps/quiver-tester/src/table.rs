@@ -53,6 +53,11 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
         for s in d.streams.iter().filter(|s| s.counted_only) {
             writeln!(out, "{:<16}{}: counted only, its frames have no signature", "", s.name)?;
         }
+        for (s, timed) in d.streams.iter().filter_map(|s| Some((s, s.timestamps.as_ref()?))) {
+            let (whose, count) = (timed.clock.name(), timed.timed);
+            writeln!(out, "{:<16}{}: {count} frames with times of the {whose}", "", s.name)?;
+            times(out, &timed.times)?;
+        }
         for (s, part) in d.streams.iter().filter_map(|s| Some((s, s.signed?))) {
             let (name, Signed { sent, received, lost }, bare) = (&s.name, part, s.counters.sent.saturating_sub(part.sent));
             writeln!(

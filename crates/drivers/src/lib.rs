@@ -10,6 +10,7 @@
 //! | [`netdev`] | what the kernel says about a device |
 //! | [`pcap_port`] | capture files, replayed and recorded |
 //! | [`rights`] | what drivers need more rights for than a router keeps |
+//! | [`stamped`] | single frames with the times at which they left a device and came to one: a card's, or the kernel's |
 //! | [`tap`] | a network device of the host's kernel whose other end is ours |
 //! | [`virtio_net`] | the offload header that AF_PACKET, TAP and vhost put before a frame, and what it asks for |
 //! | [`xdp_engine`] | the tester's engine in the kernel: programs that make frames and account for them at a Linux device |
@@ -32,6 +33,7 @@ pub mod netdev;
 mod passed;
 pub mod pcap_port;
 pub mod rights;
+pub mod stamped;
 mod sys;
 pub mod tap;
 pub mod virtio_net;

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::stamped::{Abilities, Setting};
 use crate::sys;
 
 /// Longest name of a device, bytes.
@@ -185,6 +186,43 @@ impl NetDevices {
         self.ethtool(name, &mut value)
     }
 
+    /// What the device's card says of its times.
+    ///
+    /// # Errors
+    /// The driver does not know the question.
+    pub(crate) fn abilities(&self, name: &str) -> io::Result<Abilities> {
+        const ETHTOOL_GET_TS_INFO: u32 = 0x41;
+        // `struct ethtool_ts_info`: the command, flags, clock, what is sent and three words more, what is received and three words more.
+        let mut info = [0_u32; 11];
+        info[0] = ETHTOOL_GET_TS_INFO;
+        self.ethtool(name, &mut info)?;
+        Ok(Abilities { flags: info[1], clock: info[2] as i32, tx: info[3], rx: info[7] })
+    }
+
+    /// Which times the device's card gives now.
+    ///
+    /// # Errors
+    /// The driver does not say.
+    pub(crate) fn timestamps(&self, name: &str) -> io::Result<Setting> {
+        const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
+        let mut setting = Setting::default();
+        let mut request = request(name)?;
+        request.ifr_ifru.ifru_data = (&raw mut setting).cast();
+        self.ioctl(SIOCGHWTSTAMP, &mut request)?;
+        Ok(setting)
+    }
+
+    /// Has the device's card give other times.
+    ///
+    /// # Errors
+    /// It cannot, or we may not.
+    pub(crate) fn set_timestamps(&self, name: &str, mut setting: Setting) -> io::Result<()> {
+        const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+        let mut request = request(name)?;
+        request.ifr_ifru.ifru_data = (&raw mut setting).cast();
+        self.ioctl(SIOCSHWTSTAMP, &mut request)
+    }
+
     /// A question of ethtool's; `T` is the structure that belongs to the command in its first word.
     fn ethtool<T>(&self, name: &str, structure: &mut T) -> io::Result<()> {
         let mut request = request(name)?;
@@ -193,7 +231,7 @@ impl NetDevices {
     }
 
     fn ioctl(&self, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: `request` is a whole ifreq for the call; where it carries a pointer (`speed`), that points to live memory
+        // SAFETY: `request` is a whole ifreq for the call; where it carries a pointer, that points to live memory
         // of the size that the command asks for.
         sys::check(unsafe { libc::ioctl(self.socket.as_raw_fd(), what, std::ptr::from_mut(request)) }).map(drop)
     }

@@ -46,6 +46,18 @@ pub(crate) fn set_queue_bytes(socket: &impl AsRawFd, forced: c_int, plain: c_int
     set_option(socket, libc::SOL_SOCKET, forced, &bytes).or_else(|_| set_option(socket, libc::SOL_SOCKET, plain, &bytes))
 }
 
+/// Binds a packet socket to a device; it receives frames of `protocol` (`ETH_P_…`), or none where that is 0.
+pub(crate) fn bind_packet(socket: &impl AsRawFd, protocol: c_int, index: u32) -> io::Result<()> {
+    // SAFETY: sockaddr_ll is plain C data for which all zeroes is a value.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (protocol as u16).to_be();
+    address.sll_ifindex = index as c_int;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: pointer and length describe `address`, which the kernel only reads.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
+}
+
 /// Takes a socket's pending error; `None` where there is none.
 pub(crate) fn take_error(socket: &OwnedFd) -> Option<io::Error> {
     // SAFETY: any bits are an integer.

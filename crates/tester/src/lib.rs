@@ -15,6 +15,7 @@
 //! | [`source`], [`sink`], [`bench`] | the graph: the same drivers, buffers and threads as the router's |
 //! | [`trial`], [`report`] | one measurement and its result |
 //! | [`disturbance`] | what the machine did to it |
+//! | [`stamped`] | frames with times of a network card or of the kernel |
 //! | [`stateful`] | gateways that track connections: RFC 9693 |
 //! | [`tcp`] | connections of TCP, with requests and responses |
 //! | [`import`] | traffic that other programs describe |
@@ -44,6 +45,7 @@ pub mod room;
 pub mod signature;
 pub mod sink;
 pub mod source;
+pub mod stamped;
 pub mod stateful;
 pub mod tcp;
 pub mod time;

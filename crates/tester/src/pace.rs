@@ -109,6 +109,11 @@ impl Pace {
         Self { kind: Kind::Max { gap: 1.0 / share }, done: 0, total: u64::MAX }
     }
 
+    /// None at all.
+    pub fn none() -> Self {
+        Self { kind: Kind::Constant { gap: 1.0, phase: 0.0 }, done: 0, total: 0 }
+    }
+
     /// Begins later by a part of the gap, so that streams of one rate take turns.
     #[must_use]
     pub fn shifted(mut self, part: f64) -> Self {

@@ -5,8 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::disturbance::Disturbance;
-use crate::latency::{LatencySummary, Variation};
+use crate::latency::{Latencies, LatencySummary, Variation};
 use crate::profile::Signing;
+use crate::stamped::Timed;
 
 /// Name of the schema.
 pub const SCHEMA: &str = "quiver-trial/1";
@@ -91,6 +92,16 @@ pub struct Times {
     pub pdv_ns: Option<Variation>,
 }
 
+impl Times {
+    /// Those of latencies.
+    pub fn of(latencies: &Latencies) -> Self {
+        match latencies.summary() {
+            None => Self::default(),
+            Some((latency, jitter, pdv)) => Self { latency_ns: Some(latency), jitter_ns: Some(jitter), pdv_ns: Some(pdv) },
+        }
+    }
+}
+
 /// The frames with a signature of a stream that has others, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "as in [`Counters`]")]
@@ -123,6 +134,9 @@ pub struct StreamReport {
     /// Times.
     #[serde(flatten)]
     pub times: Times,
+    /// What the devices' own times say, where its frames have such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timestamps: Option<Timed>,
 }
 
 /// A tenth of a second.

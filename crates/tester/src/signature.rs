@@ -14,6 +14,12 @@ pub const LEN: usize = 18;
 /// First byte.
 const MAGIC: u8 = 0xa9;
 
+/// Where the frames of a trial's streams, from a number to another one, are told from others: two places, in bytes from a frame's
+/// end, with the two bytes of the one and the least and the largest two of the other.
+pub(crate) const fn tail(tag: u8, (first, last): (u16, u16)) -> ((u32, u16), (u32, u16, u16)) {
+    ((LEN as u32, (MAGIC as u16) << 8 | tag as u16), (LEN as u32 - 4, first, last))
+}
+
 /// A departure time, with what only it decides of a signature: worked out once for the frames of a batch, which share it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
@@ -176,6 +182,14 @@ mod tests {
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert!(!matches!(Signature::read(&damaged), Reading::Valid(_)), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn the_places_that_tell_frames_apart_are_those_of_the_picture() {
+        let bytes = EXAMPLE.to_bytes();
+        let ((far, word), (near, first, last)) = tail(EXAMPLE.tag, (EXAMPLE.stream, 9));
+        let at = |from_end: u32| u16::from_be_bytes(*bytes[LEN - from_end as usize..].first_chunk().unwrap());
+        assert_eq!((at(far), at(near), last), (word, first, 9));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use quiver_wire::MacAddr;
 use crate::bench::{Bench, BenchError, TURN};
 use crate::disturbance::Machine;
 use crate::maker::{MakeError, Maker, SignedFrames, Surroundings};
+use crate::pace::Pace;
 use crate::port::PortSpec;
 use crate::profile::{Profile, Replay, Side, Signing, Size, Stream};
 use crate::random::Random;
@@ -26,6 +27,7 @@ use crate::receiver::{Flow, Receiver};
 use crate::report::{Counters, RateChange, Report, SCHEMA, Sample, Tester, rfc3339};
 use crate::sink::lock;
 use crate::source::{Job, Outgoing, Sent};
+use crate::stamped::{self, Found, TimesError};
 use crate::stateful::table::{Tap, Task};
 use crate::time::Time;
 use crate::units::{Rate, RateError};
@@ -155,6 +157,14 @@ pub enum TrialError {
         /// Tags of the port.
         vlan: String,
     },
+    /// Frames cannot have times of the devices.
+    #[error("streams with timestamps from port {port}: {error}")]
+    Timestamps {
+        /// The port that sends.
+        port: String,
+        /// Why not.
+        error: TimesError,
+    },
     /// Streams of a port that is not there.
     #[error("the profile has streams from the right, and there is one port only: give a second --port")]
     OnePort,
@@ -189,6 +199,45 @@ struct Direction {
     sent: Vec<Arc<Sent>>,
     series: Vec<Sample>,
     last: (u64, u64),
+    /// Streams with times of the devices.
+    stamped: Option<Stamped>,
+}
+
+/// Streams of a direction that have times of the devices.
+enum Stamped {
+    /// They wait for the start.
+    Ready(Box<stamped::Ready>),
+    /// They are sent.
+    Running(stamped::Running),
+    /// They could not be.
+    Failed(String),
+}
+
+impl Stamped {
+    fn start(self, time: &Time, span: (u64, u64)) -> Self {
+        match self {
+            Self::Ready(ready) => stamped::Running::start(*ready, time.clone(), span).map_or_else(Self::Failed, Self::Running),
+            other => other,
+        }
+    }
+
+    fn stop(&self) {
+        if let Self::Running(running) = self {
+            running.stop();
+        }
+    }
+
+    fn turns(&self) -> u64 {
+        if let Self::Running(running) = self { running.turns() } else { 0 }
+    }
+
+    fn finish(self) -> Found {
+        match self {
+            Self::Running(running) => running.finish(),
+            Self::Failed(why) => Found::failed(why),
+            Self::Ready(_) => Found::default(),
+        }
+    }
 }
 
 impl Direction {
@@ -327,19 +376,25 @@ fn prepare(
     check_tags(&bench.ports()[tx].spec, &streams)?;
     let mut outgoing: Vec<Vec<Outgoing>> = threads.iter().map(|_| Vec::new()).collect();
     let (mut planned, mut flows, mut signed, mut even) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for ((stream, pps), schedule) in streams.iter().zip(&rates).zip(&schedules) {
+    let mut single = Vec::new();
+    for (at, ((stream, pps), schedule)) in streams.iter().zip(&rates).zip(&schedules).enumerate() {
+        // Frames with times are all made by the thread that takes the times.
+        let parts = if stream.timestamps.is_some() { 1 } else { threads.len() };
         let share = stream.share.unwrap_or(1.0);
         let mut some = false;
         for (part, lane) in outgoing.iter_mut().enumerate() {
             let id = base + planned.len() as u16;
             let around = Surroundings { src: mac, dst: hop, ethernet, id, tag, seed: seeds.next_u64() };
-            let maker = Maker::new(stream, None, &around)?.of_part(part, threads.len());
+            let maker = Maker::new(stream, None, &around)?.of_part(part, parts);
             if maker.largest() > most {
                 let (size, most) = (maker.largest() + 4, most + 4);
                 return Err(TrialError::TooLarge { stream: stream.name.clone(), port: port_name, size, most });
             }
             let seed = seeds.next_u64();
-            let pace = schedule::pace(schedule.as_ref(), share, duration, (part, threads.len()), seed);
+            let mut pace = match part < parts {
+                true => schedule::pace(schedule.as_ref(), share, duration, (part, parts), seed),
+                false => Pace::none(),
+            };
             if part == 0 {
                 signed.push(maker.signed());
                 even.push(pace.is_even());
@@ -347,7 +402,15 @@ fn prepare(
             some |= pace.total() != Some(0);
             planned.push(pace.total());
             flows.push(Flow::new(pace.total().unwrap_or(u64::MAX)));
+            if stream.timestamps.is_some() {
+                let pace = std::mem::replace(&mut pace, Pace::none());
+                single.extend((part == 0).then(|| stamped::Stream { at, id, maker: maker.clone(), pace }));
+            }
             lane.push(Outgoing { maker, pace });
+        }
+        if let Some(pps) = pps.filter(|pps| stream.timestamps.is_some() && *pps > stamped::FASTEST) {
+            let error = TimesError::Many(pps * plan.duration.as_secs_f64());
+            return Err(TrialError::Timestamps { port: port_name, error });
         }
         if !some {
             let rate = pps.map_or("max".to_owned(), |pps| format!("{pps}pps"));
@@ -366,7 +429,7 @@ fn prepare(
     }
     let ethernet = bench.ports()[rx].ethernet();
     lock(&bench.inboxes()[rx]).receiver = Some(Receiver::new(tag, base, flows, ethernet, counted));
-    let sent: Vec<Arc<Sent>> = threads.iter().map(|_| Arc::new(Sent::new(streams.len()))).collect();
+    let mut sent: Vec<Arc<Sent>> = threads.iter().map(|_| Arc::new(Sent::new(streams.len()))).collect();
     let parts = threads.iter().zip(outgoing).zip(&sent).enumerate();
     let job = |(part, ((thread, streams), sent)): (usize, ((&usize, _), &Arc<Sent>))| Waiting {
         port: tx,
@@ -377,7 +440,19 @@ fn prepare(
     };
     let jobs = parts.map(job).collect();
     let threads = threads.len();
-    Ok((Direction { name, tx, rx, streams, planned, even, signed, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
+    let clocks: Vec<_> = streams.iter().filter_map(|s| s.timestamps).collect();
+    let stamped = if single.is_empty() {
+        None
+    } else {
+        sent.push(Arc::new(Sent::new(streams.len())));
+        let told = sent[threads].clone();
+        let ports = bench.ports();
+        let ready = stamped::Ready::new((&ports[tx], &ports[rx]), tag, &clocks, single, told);
+        let ready = ready.map_err(|error| TrialError::Timestamps { port: port_name, error })?;
+        Some(Stamped::Ready(Box::new(ready)))
+    };
+    let (series, last) = (Vec::new(), (0, 0));
+    Ok((Direction { name, tx, rx, streams, planned, even, signed, threads, sent, series, last, stamped }, jobs))
 }
 
 /// Sees whether the gateway that was asked for is that of all streams which need one.
@@ -410,6 +485,9 @@ fn conduct(
     let end = start + duration + if paced { GRACE } else { 0 };
     for Waiting { port, thread, streams, sent, .. } in jobs {
         bench.start(port, thread, Job { streams, start, end, sent });
+    }
+    for direction in &mut directions {
+        direction.stamped = direction.stamped.take().map(|stamped| stamped.start(bench.time(), (start, end)));
     }
     let mut failed: Vec<String> = in_kernel.iter().filter_map(|thread| thread.start(bench, start, end)).collect();
     let mut next = start + SAMPLE;
@@ -445,7 +523,7 @@ fn conduct(
             let progress = Progress { t_s, of_s: plan.duration.as_secs_f64(), sent, received };
             if !watch.progress(&progress) && aborted.is_none() {
                 aborted = Some(now);
-                bench.stop();
+                stop(bench, &directions);
             }
             if let Some(rate) = watch.rate() {
                 let outcome = if sends { change::change(bench, plan, &directions, rate) } else { Err("all is sent".to_owned()) };
@@ -462,17 +540,18 @@ fn conduct(
             }
             if !lost_link.is_empty() && sends {
                 cut.get_or_insert(now);
-                bench.stop();
+                stop(bench, &directions);
             }
         }
         if sends && directions.iter().all(|d| d.sent.iter().all(|s| s.over.load(Ordering::Acquire))) {
             sends = false;
-            disturbance = Some(since(bench, turns));
+            let of_stamped: u64 = directions.iter().filter_map(|d| d.stamped.as_ref()).map(Stamped::turns).sum();
+            disturbance = Some(since(bench, turns + of_stamped));
             settling = Some(Settling::begin(Instant::now()));
         }
         // Threads end by themselves; one that is kept from running must not hold up everything.
         if sends && now > end + OVERRUN {
-            bench.stop();
+            stop(bench, &directions);
             if now > end + 2 * OVERRUN {
                 break;
             }
@@ -523,6 +602,12 @@ fn conduct(
         rates,
         self_test: None,
     }
+}
+
+/// Has everything that sends end.
+fn stop(bench: &mut Bench, directions: &[Direction]) {
+    bench.stop();
+    directions.iter().filter_map(|d| d.stamped.as_ref()).for_each(Stamped::stop);
 }
 
 /// A profile of one plain stream in both directions, for the self-test.

@@ -210,6 +210,8 @@ class TaggedLatency(_Strict):
     """How long after the beginning the first tagged frame leaves."""
     tagged_frames: int = Field(default=500, ge=1)
     """At least so many."""
+    timestamps: Literal["tester", "card", "kernel"] = "tester"
+    """Whose times they have: the tester's own, or those of its ports' cards or of the kernel."""
     max_rate: str = "100%"
 
     @model_validator(mode="after")

@@ -113,7 +113,7 @@ def _tagged_latency(measurer: FullMeasurer, spec: c.TaggedLatency, line_pps: flo
     rate, outcome = _search(measurer, line_pps, spec.search_s, spec.resolution_pps)
     if rate is None:
         return replace(outcome, primary="typical_latency_us")
-    tags = Tags(spec.tagged_frames, spec.tag_after_s)
+    tags = Tags(spec.tagged_frames, spec.tag_after_s, spec.timestamps)
     found = procedures.tagged_latency(measurer, rate_pps=rate, duration_s=spec.duration_s, tags=tags)
     trial = found.trial
     notes = [*outcome.notes, *trial.reasons]

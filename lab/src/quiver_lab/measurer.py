@@ -39,6 +39,8 @@ class Tags:
     """At least so many of each stream, evenly over the time that they have."""
     after_s: float
     """How long after the beginning of the trial the first of them leaves."""
+    timestamps: str = "tester"
+    """Whose times they have: ``tester``, ``card`` or ``kernel``."""
 
 
 TAGGED = "-tagged"

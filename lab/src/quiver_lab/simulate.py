@@ -146,7 +146,8 @@ class SimulatedDevice:
         found = []
         for d in trial.directions:
             mine = d.latency_ns and d.latency_ns.model_copy(update={"count": tags.count})
-            stream = {"name": f"load{TAGGED}", "latency_ns": mine and mine.model_dump(mode="json")}
+            taken = {"latency_ns": mine and mine.model_dump(mode="json")}
+            stream = {"name": f"load{TAGGED}", **taken, "timestamps": taken}
             found.append(d.model_copy(update={"streams": (stream,)}))
         return trial.model_copy(update={"directions": tuple(found)})
 

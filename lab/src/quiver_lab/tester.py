@@ -56,6 +56,8 @@ def tagged(document: dict[str, Any], tags: Tags, duration_s: float, frame_bytes:
             "name": f"{stream['name']}{TAGGED}", "rate": f"{rate}pps", "size": stream.get("size", frame_bytes),
             "start": f"{number(tags.after_s)}s",
         }  # fmt: skip
+        if tags.timestamps != "tester":
+            own["timestamps"] = tags.timestamps
         out += [stream, own]
     return {**document, "streams": out}
 

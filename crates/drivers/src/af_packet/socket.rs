@@ -52,17 +52,6 @@ fn open() -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn bind(fd: &OwnedFd, protocol: libc::c_int, index: u32) -> io::Result<()> {
-    // SAFETY: sockaddr_ll is plain C data for which all zeroes is a value.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (protocol as u16).to_be();
-    address.sll_ifindex = index as libc::c_int;
-    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: pointer and length describe `address`, which the kernel only reads.
-    sys::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
-}
-
 /// All receive sockets of a device, sharing its flows where there are several.
 pub(super) fn open_rx(config: &AfPacketConfig, device: &NetDevice) -> io::Result<Vec<RxSocket>> {
     let mut group = None;
@@ -90,7 +79,7 @@ fn open_one_rx(config: &AfPacketConfig, device: &NetDevice) -> io::Result<RxSock
     sys::set_queue_bytes(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RX_QUEUE_BYTES)?;
     let frame = config.rx_frame.unwrap_or(device.mtu as usize + LINK_BYTES).min(RX_SLOT_MAX.max(config.rx_frame.unwrap_or(0)));
     let ring = Ring::new(&fd, Direction::Rx, Shape::new(frame + RX_OVERHEAD, config.rx_size, config.rx_per_block))?;
-    bind(&fd, libc::ETH_P_ALL, device.index)?;
+    sys::bind_packet(&fd, libc::ETH_P_ALL, device.index)?;
     if config.mode == Mode::Ethernet {
         // The interface has an address of its own, so the device must let other addresses' frames through.
         let promiscuous = libc::packet_mreq {
@@ -188,8 +177,8 @@ pub(super) fn open_tx(config: &AfPacketConfig, device: &NetDevice) -> io::Result
     let bytes = TX_DATA + VnetHeader::LEN + frame;
     let ring = Ring::new(&fd, Direction::Tx, Shape::new(bytes, config.tx_size, config.tx_per_block))?;
     // Protocol 0: nothing is received.
-    bind(&fd, 0, device.index)?;
-    bind(&alone, 0, device.index)?;
+    sys::bind_packet(&fd, 0, device.index)?;
+    sys::bind_packet(&alone, 0, device.index)?;
     Ok(TxSocket { ring, fd, alone, leaves_checksums: config.cksum_gso })
 }
 

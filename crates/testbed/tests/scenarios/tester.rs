@@ -235,6 +235,56 @@ fn several_threads_that_receive_keep_one_account() {
     router.stop().unwrap();
 }
 
+/// Frames with times of the kernel's at both ends, beside a load: what the tester itself adds to a latency is not in them.
+#[test]
+fn frames_have_the_times_of_the_devices_beside_the_testers() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let (outside, middle) = linked_hosts();
+    let router = router_on_sockets(&middle);
+    let ports = [("left", 2), ("right", 3)].map(|(name, n)| format!("af-packet:{name},{}", keys(n, false)));
+    let file = std::env::temp_dir().join(format!("quiver-stamped-{}.yaml", std::process::id()));
+    let of = |clock: &str, more: &str| {
+        let timed = format!("{{ name: timed, {more}size: 64, timestamps: {clock}, ipv4: {{}}, udp: {{}} }}");
+        std::fs::write(
+            &file,
+            format!("name: p\nbidirectional: true\nstreams:\n- {{ name: load, ipv4: {{}}, udp: {{}} }}\n- {timed}\n"),
+        )
+        .expect("a profile");
+        run_profile(&outside, &ports, &file, 64, RATE)
+    };
+    let text = of("kernel", "rate: 200pps, ").trial();
+    let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("JSON");
+    for direction in report["directions"].as_array().expect("directions") {
+        let stream = &direction["streams"][1];
+        let count = |of: &Value, key: &str| of[key].as_u64().expect("a count");
+        let sent = count(stream, "sent");
+        assert!(
+            sent > 0 && sent + count(stream, "unsent") == 200 && count(stream, "received") == sent,
+            "{stream}\n{}",
+            router.dump()
+        );
+        let timed = &stream["timestamps"];
+        assert_eq!((&timed["clock"], &timed["backwards"]), (&"kernel".into(), &0.into()), "{stream}");
+        // The kernel takes a moment to begin with times of what comes.
+        let [left, came, both] = ["left", "came", "timed"].map(|key| count(timed, key));
+        assert!(left == sent && both == came && came > 0 && came <= sent, "{stream}");
+        // Of each frame the one time lies within the other.
+        let mean = |of: &Value| of["latency_ns"]["mean"].as_f64().expect("a mean");
+        assert!(mean(timed) > 0.0 && mean(timed) < mean(stream), "{stream}");
+        assert!(direction["streams"][0].get("timestamps").is_none(), "{direction}");
+    }
+    for (clock, more, words) in [
+        ("card", "rate: 200pps, ", "streams with timestamps from port af-packet:left: device left: its card gives frames no times"),
+        ("kernel", "rate: 10001pps, ", "10001 frames are too many: up to 10000 a second"),
+        ("kernel", "", "streams[1].timestamps: frames with times of their own leave one at a time"),
+    ] {
+        let output = of(clock, more);
+        assert!(!output.success() && output.stderr.contains(words) && output.stderr.lines().count() == 1, "{output}");
+    }
+    std::fs::remove_file(&file).expect("the profile");
+    router.stop().unwrap();
+}
+
 /// A router drops frames for another Ethernet address: the report says where to look, and the trial is valid, for all left in time.
 #[test]
 fn frames_for_a_wrong_ethernet_address_have_a_hint() {

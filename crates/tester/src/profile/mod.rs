@@ -24,6 +24,7 @@ pub use size::Size;
 pub use tuples::Tuples;
 
 use crate::pace::Departures;
+use crate::stamped::Timestamps;
 use crate::units::{Rate, Span};
 
 /// The schema that this program reads.
@@ -161,6 +162,9 @@ pub struct Stream {
     /// Whether its frames are told apart.
     #[serde(default)]
     pub signature: SignatureMode,
+    /// Whose times its frames have, beside the tester's own.
+    #[serde(default)]
+    pub timestamps: Option<Timestamps>,
     /// Seed of everything drawn for it.
     #[serde(default)]
     pub seed: Option<u64>,
@@ -346,6 +350,7 @@ impl Stream {
             after: None,
             size: None,
             signature: SignatureMode::Full,
+            timestamps: None,
             seed: None,
             ethernet: Ethernet::default(),
             vlan: Vec::new(),
@@ -559,6 +564,17 @@ impl Stream {
             self.check_replay(replay)?;
         } else if self.signature == SignatureMode::Auto {
             return wrong(".signature", "`auto' is for packets of a capture; frames that are made have full or none".to_owned());
+        }
+        if self.timestamps.is_some() {
+            let single = self.rate.is_some() && self.burst.is_none() && self.departures == Departures::Constant;
+            if !single || self.signature != SignatureMode::Full || self.pcap.is_some() {
+                return wrong(
+                    ".timestamps",
+                    "frames with times of their own leave one at a time: give the stream a `rate', such as 1000pps, and no burst, no \
+                     departures, no capture, and leave signature as it is"
+                        .to_owned(),
+                );
+            }
         }
         let l4 = [self.udp.is_some(), self.tcp.is_some(), self.icmp.is_some()].into_iter().filter(|p| *p).count();
         if l4 > 1 {

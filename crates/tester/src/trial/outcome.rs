@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use hdrhistogram::Histogram;
 
-use super::{Direction, Plan, kernel};
+use super::{Direction, Plan, Stamped, kernel};
 use crate::bench::Bench;
 use crate::latency::{Latencies, histogram};
 use crate::port::PortSpec;
@@ -12,6 +12,7 @@ use crate::profile::Signing;
 use crate::report::{Counters, Cpu, DepartureError, DirectionReport, Rates, Signed, StreamReport, Times};
 use crate::sink::lock;
 use crate::source::Sent;
+use crate::stamped::Found;
 use crate::units::Rate;
 
 /// What a port had counted before the trial.
@@ -61,13 +62,6 @@ pub(crate) fn busy(bench: &mut Bench, before: &Before, after: &Before) -> Vec<Cp
         .collect()
 }
 
-fn times(latencies: &Latencies) -> Times {
-    match latencies.summary() {
-        None => Times::default(),
-        Some((latency, jitter, pdv)) => Times { latency_ns: Some(latency), jitter_ns: Some(jitter), pdv_ns: Some(pdv) },
-    }
-}
-
 /// What to look at where frames left and none came back: most often the device never took them.
 fn nothing_back(c: &Counters, from: &PortSpec) -> Option<String> {
     if c.sent == 0 || c.received > 0 {
@@ -83,7 +77,7 @@ fn nothing_back(c: &Counters, from: &PortSpec) -> Option<String> {
 /// The report of a direction that is over; what makes the trial not valid goes to `reasons`.
 pub(super) fn finish(
     bench: &mut Bench,
-    direction: Direction,
+    mut direction: Direction,
     seconds: f64,
     plan: &Plan,
     (before, after): (&Before, &Before),
@@ -95,6 +89,8 @@ pub(super) fn finish(
     if let (Some(engine), Some(receiver)) = (&mut bench.ports()[rx].kernel, &mut receiver) {
         reasons.extend(kernel::absorb(engine, receiver, with_core).map(|why| format!("{}: {why}", direction.name)));
     }
+    let mut found = direction.stamped.take().map_or_else(Found::default, Stamped::finish);
+    reasons.extend(found.failed.map(|why| format!("{}: {why}", direction.name)));
     let mut all = Latencies::default();
     let mut streams = Vec::new();
     let mut counters = Counters::default();
@@ -139,9 +135,13 @@ pub(super) fn finish(
         };
         counters.add(&c);
         all.merge(&latencies);
-        let (name, times) = (stream.name.clone(), times(&latencies));
+        let (name, times) = (stream.name.clone(), Times::of(&latencies));
+        let place = found.streams.iter().position(|(of, _)| *of == at);
+        let timestamps = place.map(|place| found.streams.swap_remove(place).1);
+        let doubt = timestamps.as_ref().and_then(|timed| timed.doubt(c.received));
+        reasons.extend(doubt.map(|why| format!("{}: stream {name}: {why}", direction.name)));
         let counted_only = signature == Signing::None;
-        streams.push(StreamReport { id: at, name, counted_only, signature, signed, counters: c, rates: r, times });
+        streams.push(StreamReport { id: at, name, counted_only, signature, signed, counters: c, rates: r, times, timestamps });
     }
     if let Some(receiver) = &receiver {
         (counters.foreign, counters.corrupted) = (receiver.foreign(), receiver.corrupted());
@@ -185,7 +185,7 @@ pub(super) fn finish(
         counters,
         rates,
         departure_error_ns,
-        times: times(&all),
+        times: Times::of(&all),
         streams,
         series: direction.series,
         hint,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from quiver_lab import profiles, site, testbed
-from quiver_lab.campaign import Campaign, Cell
+from quiver_lab.campaign import Campaign, Cell, TaggedLatency
 from quiver_lab.devices import sessions
 from quiver_lab.facts import Cores, cores_here
 from quiver_lab.fartester import place
@@ -130,6 +130,17 @@ def procedure_absent(campaign: Campaign, cell: Cell, *, resets: str | None) -> s
     return None
 
 
+def times_absent(campaign: Campaign, cell: Cell, where: Site) -> str | None:
+    """What keeps frames from having the times that a cell's procedure asks for: sockets alone tell them."""
+    procedure = campaign.procedures[cell.procedure]
+    if not isinstance(procedure, TaggedLatency) or procedure.timestamps == "tester":
+        return None
+    if set(where.tester_drivers(cell)) == {"af-packet"}:
+        return None
+    whose = procedure.timestamps
+    return f"times of the {whose} need the tester's ports on packet sockets (sender: af-packet on veth, or a card's interface)"
+
+
 def here_only(campaign: Campaign) -> str | None:
     """Why a device that only this machine can be set up as is not measured; none where the testbed is this machine."""
     return "the lab sets this device up on its own machine only" if campaign.testbed.kind == "remote" else None
@@ -140,6 +151,8 @@ def lab_absent(
 ) -> str | None:
     """What keeps every adapter of the lab's own from measuring a cell; ``resets`` is none where it can be reset."""
     if reason := procedure_absent(campaign, cell, resets=resets):
+        return reason
+    if reason := times_absent(campaign, cell, where):
         return reason
     if cell.ip == 6 and cell.frame_bytes < profiles.SMALLEST_IPV6:
         return f"IPv6 frames of the tester have {profiles.SMALLEST_IPV6} bytes or more"

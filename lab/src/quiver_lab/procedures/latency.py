@@ -81,7 +81,9 @@ def tagged_latency(measurer: TaggingMeasurer, *, rate_pps: float, duration_s: fl
         raise ValueError(f"{tags.count} tagged frames from {tags.after_s:g} s on in a trial of {duration_s:g} s")
     trial = measurer.measure_tagged(rate_pps, duration_s, tags)
     streams = [s for d in trial.directions for s in d.streams if str(s.get("name", "")).endswith(TAGGED)]
-    taken = [None if s.get("latency_ns") is None else Latency.model_validate(s["latency_ns"]) for s in streams]
+    # The tester's own times stand in the stream, those of devices in an object of theirs.
+    accounts = [s if tags.timestamps == "tester" else s.get("timestamps") or {} for s in streams]
+    taken = [None if a.get("latency_ns") is None else Latency.model_validate(a["latency_ns"]) for a in accounts]
     known = [x for x in taken if x is not None]
     if not known or len(known) < len(taken):
         return TaggedLatency(None, None, 0, trial)

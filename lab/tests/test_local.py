@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from quiver_lab import campaign, facts, profiles, testbed
+from quiver_lab import campaign, facts, profiles, site, testbed
 from quiver_lab.commands import wait_for
 from quiver_lab.devices import adapter, router
+from quiver_lab.devices.base import times_absent
 from quiver_lab.devices.linux import pin_device
 from quiver_lab.processes import find
 from quiver_lab.runner import Runner
@@ -162,6 +163,28 @@ def test_what_a_device_cannot_do_is_absent() -> None:
         assert all(str(v).startswith("vpp is not installed") for k, v in why.items() if k[0] == "fdio-vpp")
     if find("dpdk-testpmd", {}):
         assert why["dpdk", "nat", "veth", 4, 1] == "testpmd does not route"
+
+
+def test_times_of_devices_take_packet_sockets() -> None:
+    text = yaml.safe_dump(
+        {
+            "schema": "quiver-campaign/1", "name": "local", "quick": True,
+            "testbed": {"binaries": {"quiver-tester": str(RAW)}, "sender": "xdp"},
+            "matrix": {"dut": ["linux"], "operation": ["one-way"], "link": ["veth"], "procedure": ["card", "tester"]},
+            "procedures": {
+                name: {"kind": "tagged-latency", "search_s": 1, "duration_s": 2, "tag_after_s": 1, "timestamps": name}
+                for name in ("card", "tester")
+            },
+        }
+    )  # fmt: skip
+    by_card, by_tester = campaign.parse(text).cells()
+    for sender, cell, why in [
+        ("xdp", by_card, "times of the card need the tester's ports on packet sockets"),
+        ("xdp", by_tester, "None"),
+        ("af-packet", by_card, "None"),
+    ]:
+        c = campaign.parse(text.replace("sender: xdp", f"sender: {sender}"))
+        assert str(times_absent(c, cell, site.of(c))).startswith(why)
 
 
 def arrived(space: testbed.Space, port: str) -> int:

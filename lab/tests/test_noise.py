@@ -141,6 +141,21 @@ def test_a_search_finds_the_truth_though_a_fifth_of_its_trials_is_spoilt_unseen(
     assert sorted(blind)[len(blind) // 20] < 4e6, "without the canary the same machine deceives"
 
 
+def test_an_overload_that_was_disturbed_to_the_end_is_not_the_devices_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overload = {"p": {"kind": "r-plus", "offered": "14Mpps", "duration_s": 2, "fractions": [0.5]}}
+    store = run(tmp_path / "o", monkeypatch, share=0.6, seed=5, procedures=overload, repeats=30)
+    records = of(store)
+    good, bad = [[r for r in records if r.valid is valid] for valid in (True, False)]
+    assert len(good) > 5
+    assert len(bad) > 3
+    assert {r.values["receive_rate_pps"] for r in good} == {TRUTH_PPS}
+    # Its shares would be of another rate.
+    assert {r.trials for r in bad} == {3}
+    assert all(any(n.startswith("R+ is not the device's") for n in r.notes) for r in bad)
+
+
 def test_a_trial_at_a_fixed_rate_is_made_again_and_both_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fixed = {"p": {"kind": "fixed-rate", "rate": "6Mpps", "duration_s": 2}}
     store = run(tmp_path / "o", monkeypatch, share=0.4, seed=2, procedures=fixed, repeats=30)

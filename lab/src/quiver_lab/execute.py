@@ -11,7 +11,7 @@ from quiver_lab import procedures, profiles, units
 from quiver_lab.measurer import FullMeasurer, Measurer, Tags
 from quiver_lab.procedures import LatencyPoint
 from quiver_lab.stateful import Dialogue, Measure, Stateful, StatefulMeasurer, StatefulRequest
-from quiver_lab.trial import Trial
+from quiver_lab.trial import DISTURBED, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,16 @@ def _r_plus(measurer: Measurer, offered_pps: float, spec: c.RPlus) -> Outcome:
     found = procedures.r_plus(measurer, offered_pps=offered_pps, duration_s=spec.duration_s, fractions=spec.fractions)
     values = {**_of_trial(found.trial), "offered_pps": found.offered_pps}
     notes: list[str] = []
-    if not found.overloaded:
+    if found.trial.disturbed:
+        why = next(reason for reason in found.trial.reasons if reason.startswith(DISTURBED))
+        notes.append(f"R+ is not the device's, and shares of it were not measured ({why})")
+    elif not found.overloaded:
         why = "; ".join(found.trial.reasons) or "everything that was offered came back"
         notes.append(f"the tester may be the limit, and R+ higher ({why})")
     more, said = _at(found.points, "R+")
     values |= more
     notes += said
-    return Outcome(values, "receive_rate_pps", 1 / spec.duration_s, found.overloaded, tuple(notes))
+    return Outcome(values, "receive_rate_pps", 1 / spec.duration_s, found.valid, tuple(notes))
 
 
 def _tagged_latency(measurer: FullMeasurer, spec: c.TaggedLatency, line_pps: float) -> Outcome:

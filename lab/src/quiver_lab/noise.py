@@ -22,7 +22,7 @@ from typing import Protocol
 from quiver_lab.campaign import Procedure
 from quiver_lab.canary import Speed, read_core
 from quiver_lab.rules import NoiseRule
-from quiver_lab.trial import Trial
+from quiver_lab.trial import DISTURBED, Trial
 
 CALIBRATIONS = 5
 """Readings before the first trial: the fastest is what later ones are held against, until one is faster."""
@@ -122,5 +122,5 @@ def counts_all_the_same(trial: Trial, spec: Procedure) -> bool:
 
 def marked(trial: Trial, disturbed: Sequence[str]) -> Trial:
     """The trial as procedures see it: not valid, for these reasons."""
-    reasons = (*trial.reasons, *(f"the machine was disturbed: {why}" for why in disturbed))
+    reasons = (*trial.reasons, *(f"{DISTURBED}{why}" for why in disturbed))
     return trial.model_copy(update={"valid": False, "reasons": reasons})

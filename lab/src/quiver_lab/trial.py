@@ -14,6 +14,8 @@ SCHEMA: Literal["quiver-trial/1"] = "quiver-trial/1"
 
 Count = Annotated[int, Field(ge=0)]
 
+DISTURBED = "the machine was disturbed: "
+"""Begins the reasons of a trial that the machine disturbed."""
 OUT_OF_REACH = 0.1
 """Part of a trial's frames that a tester never sends where it cannot do what it was asked for, whoever disturbs it."""
 
@@ -159,6 +161,11 @@ class Trial(_Frozen):
     def out_of_reach(self) -> bool:
         """The tester sent so little of what was asked for that asking again would be in vain."""
         return self.unsent_ratio > OUT_OF_REACH
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the lab marked it as disturbed by the machine (``noise.marked``)."""
+        return any(reason.startswith(DISTURBED) for reason in self.reasons)
 
     @property
     def missing_ratio(self) -> float:

@@ -88,11 +88,19 @@ class RPlusResult:
         own = any("receive ring" in r for r in self.trial.reasons)
         return self.trial.lost * 1000 > self.trial.sent and not own
 
+    @property
+    def valid(self) -> bool:
+        """Whether this is the device's rate. That the tester was late or sent too little does not matter in overload."""
+        return self.overloaded and not self.trial.disturbed
+
 
 def r_plus(measurer: Measurer, *, offered_pps: float, duration_s: float = 60.0, fractions: Sequence[float] = ()) -> RPlusResult:
-    """Send more than the device can forward and count what comes back (R+, seed 002), then measure at shares of that."""
+    """Send more than the device can forward and count what comes back (R+, seed 002), then measure at shares of that.
+
+    What a disturbed machine lets a device forward is not the device's rate, and shares of it tell nothing.
+    """
     trial = measurer.measure(offered_pps, duration_s)
-    if not fractions:
+    if not fractions or trial.disturbed:
         return RPlusResult(trial, ())
     if trial.delivered_pps <= 0:
         raise ValueError("nothing came back under overload: there is no rate to take shares of")

@@ -128,7 +128,7 @@ fn run_trial(options: &TrialOptions, stop: &AtomicBool) -> Result<bool, Failure>
     let mut report = measure(&mut bench, &plan, stop)?;
     report.self_test = self_test;
     print(&report, options.json)?;
-    Ok(report.valid)
+    Ok(report.head.valid)
 }
 
 /// Runs a trial with a progress line where somebody looks.

@@ -33,7 +33,7 @@ pub struct Outcome {
 
 impl Outcome {
     fn loss_free(&self) -> bool {
-        self.held.as_ref().is_some_and(|held| held.valid && held.totals.lost == 0)
+        self.held.as_ref().is_some_and(|held| held.head.valid && held.totals.lost == 0)
     }
 
     /// Whether the rate was held, and where not, whether the machine may be why.
@@ -44,8 +44,8 @@ impl Outcome {
         }
         let Disturbance { stolen_s, preempted } = held.machine;
         let lost = format!("not held: {} of {} frames lost", held.totals.lost, held.totals.sent);
-        let valid = if held.valid { "" } else { ", the trial not valid" };
-        if !held.machine.is_disturbed(held.duration_s) {
+        let valid = if held.head.valid { "" } else { ", the trial not valid" };
+        if !held.machine.is_disturbed(held.head.duration_s) {
             return format!("{lost}{valid}, on a quiet machine");
         }
         let (stolen, preempted) = (stolen_s.unwrap_or(0.0), preempted.unwrap_or(0));
@@ -58,11 +58,11 @@ impl Outcome {
     pub fn summary(&self) -> SelfTest {
         let held = self.held.as_ref();
         SelfTest {
-            started: self.fastest.started.clone(),
-            engine: self.fastest.engine.clone(),
+            started: self.fastest.head.started.clone(),
+            engine: self.fastest.head.engine.clone(),
             max_pps: self.most,
             held_pps: held.map(|_| self.most * PART),
-            held_s: held.map(|held| held.duration_s),
+            held_s: held.map(|held| held.head.duration_s),
             loss_free: self.loss_free(),
             verdict: self.verdict(),
         }
@@ -104,7 +104,7 @@ pub fn run(options: &SelfTestOptions, stop: &AtomicBool) -> Result<(), Failure> 
     writeln!(out, "as fast as it goes: {:.0} frames/s received in each direction", outcome.most)?;
     out.write_all(table::text(&outcome.fastest).as_bytes())?;
     if let Some(held) = &outcome.held {
-        writeln!(out, "\nat {:.0} % for {:.0} s: {}", PART * 100.0, held.duration_s, outcome.verdict())?;
+        writeln!(out, "\nat {:.0} % for {:.0} s: {}", PART * 100.0, held.head.duration_s, outcome.verdict())?;
         out.write_all(table::text(held).as_bytes())?;
     }
     Ok(out.flush()?)

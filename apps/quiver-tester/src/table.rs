@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use quiver_tester_core::disturbance::Disturbance;
-use quiver_tester_core::report::{Counters, Cpu, Report, Signed, Times};
+use quiver_tester_core::report::{Counters, Cpu, Head, Report, Signed, Times};
 
 /// The report as text, lines of at most some hundred characters.
 pub fn text(report: &Report) -> String {
@@ -14,8 +14,7 @@ pub fn text(report: &Report) -> String {
 }
 
 fn write(report: &Report, out: &mut String) -> std::fmt::Result {
-    let Report { profile, engine, duration_s, clock, started, .. } = report;
-    writeln!(out, "{profile} over {engine}, {duration_s} s from {started}, clock {clock}")?;
+    head(out, &report.head)?;
     writeln!(
         out,
         "{:<16}{:>13}{:>13}{:>11}{:>13}{:>9}{:>7}{:>9}",
@@ -67,11 +66,11 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
             )?;
         }
     }
-    machine(out, &report.cpu, &report.machine, *duration_s)?;
+    machine(out, &report.cpu, &report.machine, report.head.duration_s)?;
     for (d, hint) in report.directions.iter().filter_map(|d| Some((d, d.hint.as_ref()?))) {
         writeln!(out, "{}: {hint}", d.name)?;
     }
-    verdict(out, report.valid, &report.reasons)
+    verdict(out, &report.head)
 }
 
 /// What threads were busy with, and what the machine did to them.
@@ -90,12 +89,18 @@ pub fn machine(out: &mut String, cpu: &[Cpu], machine: &Disturbance, duration_s:
     Ok(())
 }
 
+/// What was measured, and when.
+pub fn head(out: &mut String, head: &Head) -> std::fmt::Result {
+    let Head { profile, engine, duration_s, clock, started, .. } = head;
+    writeln!(out, "{profile} over {engine}, {duration_s} s from {started}, clock {clock}")
+}
+
 /// Whether a result is valid, and why not.
-pub fn verdict(out: &mut String, valid: bool, reasons: &[String]) -> std::fmt::Result {
-    if valid {
+pub fn verdict(out: &mut String, head: &Head) -> std::fmt::Result {
+    if head.valid {
         return writeln!(out, "valid");
     }
-    reasons.iter().try_for_each(|reason| writeln!(out, "NOT VALID: {reason}"))
+    head.reasons.iter().try_for_each(|reason| writeln!(out, "NOT VALID: {reason}"))
 }
 
 fn counters(out: &mut String, name: &str, c: &Counters) -> std::fmt::Result {

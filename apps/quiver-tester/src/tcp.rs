@@ -38,7 +38,7 @@ pub fn run(options: &TcpOptions, stop: &AtomicBool) -> Result<bool, Failure> {
         out.write_all(text(&report).as_bytes())?;
     }
     out.flush()?;
-    Ok(report.valid)
+    Ok(report.head.valid)
 }
 
 /// The report for people.
@@ -50,8 +50,8 @@ fn text(report: &Report) -> String {
 }
 
 fn print(report: &Report, out: &mut String) -> std::fmt::Result {
-    let Report { profile, engine, duration_s, clock, started, rates, .. } = report;
-    writeln!(out, "{profile} over {engine}, {duration_s} s from {started}, clock {clock}")?;
+    let rates = &report.rates;
+    table::head(out, &report.head)?;
     writeln!(
         out,
         "{:<16}{:>10}{:>13}{:>11}{:>8}{:>11}{:>11}{:>12}",
@@ -92,11 +92,11 @@ fn print(report: &Report, out: &mut String) -> std::fmt::Result {
         late.p99 / 1e3,
         late.max / 1e3
     )?;
-    table::machine(out, &report.cpu, &report.machine, *duration_s)?;
+    table::machine(out, &report.cpu, &report.machine, report.head.duration_s)?;
     if let Some(hint) = &report.hint {
         writeln!(out, "{hint}")?;
     }
-    table::verdict(out, report.valid, &report.reasons)
+    table::verdict(out, &report.head)
 }
 
 fn numbers(out: &mut String, name: &str, connections: &Connections) -> std::fmt::Result {

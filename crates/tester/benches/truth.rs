@@ -36,7 +36,7 @@ fn round(delay: u64, seconds: f64) -> Round {
         means: (mean(&ages.released), told.mean),
         most: (ages.released.last().copied().unwrap_or(0), told.max),
         frames: told.count,
-        valid: report.valid,
+        valid: report.head.valid,
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::Bench;
 use crate::disturbance::Disturbance;
 use crate::latency::{Latencies, LatencySummary, Variation};
 use crate::profile::Signing;
@@ -201,10 +202,10 @@ pub struct RateChange {
     pub rate: String,
 }
 
-/// A trial.
+/// What every report begins with: who measured when, and whether the tester did what was asked of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// [`SCHEMA`].
+pub struct Head {
+    /// Name of the report's schema.
     pub schema: &'static str,
     /// Who measured.
     pub tester: Tester,
@@ -212,10 +213,8 @@ pub struct Report {
     pub started: String,
     /// Name of the profile.
     pub profile: String,
-    /// Seconds of sending.
+    /// Seconds of sending, as far as it came.
     pub duration_s: f64,
-    /// Seconds of waiting for what was under way.
-    pub settle_s: f64,
     /// Whether the tester did what was asked of it.
     pub valid: bool,
     /// Why not.
@@ -226,6 +225,47 @@ pub struct Report {
     pub clock: &'static str,
     /// Kind of the ports.
     pub engine: String,
+}
+
+/// What a trial was, for [`Head::new`].
+pub(crate) struct Course<'a> {
+    pub(crate) schema: &'static str,
+    pub(crate) started: SystemTime,
+    pub(crate) profile: &'a str,
+    pub(crate) duration_s: f64,
+    pub(crate) reasons: Vec<String>,
+    pub(crate) aborted: bool,
+}
+
+impl Head {
+    /// Of a trial on a bench that is over.
+    pub(crate) fn new(bench: &Bench, course: Course<'_>) -> Self {
+        Self {
+            schema: course.schema,
+            tester: Tester {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                commit: option_env!("QUIVER_COMMIT").map(str::to_owned),
+            },
+            started: rfc3339(course.started),
+            profile: course.profile.to_owned(),
+            duration_s: course.duration_s,
+            valid: course.reasons.is_empty(),
+            reasons: course.reasons,
+            aborted: course.aborted,
+            clock: bench.time().name(),
+            engine: bench.engine(),
+        }
+    }
+}
+
+/// A trial.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Who measured when, with [`SCHEMA`].
+    #[serde(flatten)]
+    pub head: Head,
+    /// Seconds of waiting for what was under way.
+    pub settle_s: f64,
     /// Directions.
     pub directions: Vec<DirectionReport>,
     /// Sum of the directions.

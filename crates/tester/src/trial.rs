@@ -24,7 +24,7 @@ use crate::port::PortSpec;
 use crate::profile::{Profile, Replay, Side, Signing, Size, Stream};
 use crate::random::Random;
 use crate::receiver::{Flow, Receiver};
-use crate::report::{Counters, RateChange, Report, SCHEMA, Sample, Tester, rfc3339};
+use crate::report::{self, Counters, Head, RateChange, Report, SCHEMA, Sample};
 use crate::sink::lock;
 use crate::source::{Job, Outgoing, Sent};
 use crate::stamped::{self, Found, TimesError};
@@ -584,17 +584,18 @@ fn conduct(
         reports.push(report);
     }
     Report {
-        schema: SCHEMA,
-        tester: Tester { version: env!("CARGO_PKG_VERSION").to_owned(), commit: option_env!("QUIVER_COMMIT").map(str::to_owned) },
-        started: rfc3339(started),
-        profile: plan.profile.name.clone(),
-        duration_s: sent_s,
+        head: Head::new(
+            bench,
+            report::Course {
+                schema: SCHEMA,
+                started,
+                profile: &plan.profile.name,
+                duration_s: sent_s,
+                reasons,
+                aborted: aborted.is_some(),
+            },
+        ),
         settle_s: plan.settle.as_secs_f64(),
-        valid: reasons.is_empty(),
-        reasons,
-        aborted: aborted.is_some(),
-        clock: bench.time().name(),
-        engine: bench.engine(),
         directions: reports,
         totals,
         cpu: busy(bench, &before, &after),

@@ -329,7 +329,7 @@ fn delays_are_exact_where_the_clock_is_set() {
         let latency = direction.times.latency_ns.as_ref().expect("latencies");
         let mean = Delay::DELAYS.iter().sum::<u64>() as f64 / 4.0;
         assert_eq!((latency.count, latency.min, latency.max, latency.mean), (100, 7, 100_000_000, mean), "{latency:?}");
-        assert_eq!(report.clock, "set");
+        assert_eq!(report.head.clock, "set");
     });
 }
 
@@ -354,7 +354,10 @@ fn a_trial_that_is_ended_says_what_it_has() {
             ..plan("{ name: p, streams: [ { name: s, size: 64, ipv4: {}, udp: {} } ] }", 1000.0)
         };
         let report = trial::run(&mut bench, &plan, &mut |progress| progress.t_s < 0.4).expect("a report");
-        assert!(report.aborted && !report.valid && report.reasons.iter().any(|r| r.starts_with("ended after")), "{report:?}");
+        assert!(
+            report.head.aborted && !report.head.valid && report.head.reasons.iter().any(|r| r.starts_with("ended after")),
+            "{report:?}"
+        );
         let counters = &report.directions[0].counters;
         assert_eq!((counters.sent, counters.intended), (deeds.all()[0], 600_000));
     });
@@ -376,9 +379,13 @@ fn a_device_that_goes_away_ends_the_trial_which_says_so() {
             true
         })
         .expect("a report");
-        assert!(report.duration_s < 600.0 && !report.valid && report.directions[0].counters.received > 100, "{report:?}");
-        assert!(report.reasons.iter().any(|r| r.ends_with("its link went down during the trial")), "{:?}", report.reasons);
-        assert!(report.reasons.iter().any(|r| r.starts_with("ended after ")), "{:?}", report.reasons);
+        assert!(report.head.duration_s < 600.0 && !report.head.valid && report.directions[0].counters.received > 100, "{report:?}");
+        assert!(
+            report.head.reasons.iter().any(|r| r.ends_with("its link went down during the trial")),
+            "{:?}",
+            report.head.reasons
+        );
+        assert!(report.head.reasons.iter().any(|r| r.starts_with("ended after ")), "{:?}", report.head.reasons);
     });
 }
 

@@ -44,7 +44,7 @@ fn json_says_the_same_as_yaml() {
 #[test]
 fn frames_with_times_of_devices_leave_one_at_a_time() {
     let of = |more: &str| Profile::of_yaml("p", &stream(&format!("timestamps: card\nipv4: {{}}\nudp: {{}}\n{more}")));
-    assert_eq!(of("rate: 1000pps").unwrap().streams[0].timestamps, Some(crate::stamped::Timestamps::Card));
+    assert_eq!(of("rate: 1000pps").unwrap().streams[0].timestamps, Some(Timestamps::Card));
     for more in
         ["", "share: 2", "rate: 1pps\nburst: { frames: 2 }", "rate: 1pps\ndepartures: poisson", "rate: 1pps\nsignature: none"]
     {

@@ -250,9 +250,9 @@ fn phase(report: &Report, pps: f64, connections: u64, misdirected: u64) -> Phase
         received: counts.received,
         connections,
         misdirected,
-        valid: report.valid,
-        reasons: report.reasons.clone(),
-        aborted: report.aborted,
+        valid: report.head.valid,
+        reasons: report.head.reasons.clone(),
+        aborted: report.head.aborted,
     }
 }
 

@@ -6,7 +6,7 @@ use super::account::Counts;
 use super::stack::Segments;
 use crate::disturbance::Disturbance;
 use crate::latency::LatencySummary;
-use crate::report::{Cpu, DepartureError, Tester};
+use crate::report::{Cpu, DepartureError, Head};
 
 /// Name of the schema.
 pub const SCHEMA: &str = "quiver-tcp-trial/1";
@@ -70,26 +70,9 @@ pub struct Sample {
 /// A trial.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// Who measured.
-    pub tester: Tester,
-    /// When, RFC 3339.
-    pub started: String,
-    /// Name of the profile.
-    pub profile: String,
-    /// Seconds in which connections were opened.
-    pub duration_s: f64,
-    /// Whether the tester did what was asked of it.
-    pub valid: bool,
-    /// Why not.
-    pub reasons: Vec<String>,
-    /// It was ended before its time.
-    pub aborted: bool,
-    /// Where times come from.
-    pub clock: &'static str,
-    /// Kind of the ports.
-    pub engine: String,
+    /// Who measured when, with [`SCHEMA`]; its seconds are those in which connections were opened.
+    #[serde(flatten)]
+    pub head: Head,
     /// Connections to be opened.
     pub intended: u64,
     /// Of these not opened: too many were open, or all four-tuples in use, or the tester was late.

@@ -11,7 +11,7 @@ use super::{End, Shared};
 use crate::bench::{Bench, BenchError, TURN};
 use crate::disturbance::Machine;
 use crate::port::Engine as PortEngine;
-use crate::report::{DepartureError, Tester, rfc3339};
+use crate::report::{self, Cpu, DepartureError, Head};
 use crate::sink;
 use crate::trial::Progress;
 use crate::trial::outcome::{Before, busy};
@@ -20,6 +20,8 @@ use crate::trial::outcome::{Before, busy};
 const LEAD: u64 = 50_000_000;
 /// Time between two samples of the course, ns.
 const SAMPLE: u64 = 100_000_000;
+/// Part of the time with work from which on a thread keeps it waiting for longer than it takes.
+const SATURATED: f64 = 0.9;
 /// How long what is reset in the end has to leave.
 const FAREWELL: Duration = Duration::from_millis(50);
 /// How late 99 % of the connections may be opened in a valid trial, unless somebody says otherwise.
@@ -68,6 +70,14 @@ pub enum TcpError {
     /// What was asked for cannot be.
     #[error("{0}")]
     Setting(String),
+}
+
+/// What is wrong with a thread that had hardly a moment without work: what waits for it, waits for the tester.
+fn saturated(cpu: &Cpu) -> Option<String> {
+    (cpu.busy >= SATURATED).then(|| {
+        let (thread, percent) = (&cpu.thread, 100.0 * cpu.busy);
+        format!("thread {thread} was busy {percent:.0} % of the time: the tester may be the limit, and times its own")
+    })
 }
 
 /// What a trial had come to at a moment.
@@ -164,6 +174,8 @@ pub fn run(bench: &mut Bench, plan: &Plan, watch: &mut dyn FnMut(&Progress) -> b
             reasons.push(format!("port {}: the tester's own receive path lost {own} frames", port.spec));
         }
     }
+    let cpu = busy(bench, &before, &after);
+    reasons.extend(cpu.iter().filter_map(saturated));
     let per_s = |n: u64| n as f64 / seconds;
     let [client, server] = engine.segments();
     let of_kind = |(template, kind): (&super::profile::Template, &super::account::Kind)| OfKind {
@@ -171,16 +183,17 @@ pub fn run(bench: &mut Bench, plan: &Plan, watch: &mut dyn FnMut(&Progress) -> b
         connections: Connections { counts: kind.counts, connect_ns: summary(&kind.connect), exchange_ns: summary(&kind.exchange) },
     };
     Ok(Report {
-        schema: SCHEMA,
-        tester: Tester { version: env!("CARGO_PKG_VERSION").to_owned(), commit: option_env!("QUIVER_COMMIT").map(str::to_owned) },
-        started: rfc3339(started),
-        profile: plan.profile.name.clone(),
-        duration_s: seconds,
-        valid: reasons.is_empty(),
-        reasons,
-        aborted: aborted.is_some(),
-        clock: bench.time().name(),
-        engine: bench.engine(),
+        head: Head::new(
+            bench,
+            report::Course {
+                schema: SCHEMA,
+                started,
+                profile: &plan.profile.name,
+                duration_s: seconds,
+                reasons,
+                aborted: aborted.is_some(),
+            },
+        ),
         intended,
         not_opened,
         most_open: engine.open_now().1 as u64,
@@ -199,7 +212,7 @@ pub fn run(bench: &mut Bench, plan: &Plan, watch: &mut dyn FnMut(&Progress) -> b
         foreign: engine.foreign(),
         connections: plan.profile.connections.iter().zip(engine.account().kinds()).map(of_kind).collect(),
         series,
-        cpu: busy(bench, &before, &after),
+        cpu,
         machine: disturbance,
     })
 }
@@ -294,4 +307,16 @@ fn hint(bench: &mut Bench, counts: &Counts, arrived: u64) -> Option<String> {
         (0, None) => "nothing came to the servers: does the device forward to their port?".to_owned(),
         _ => "segments came to the servers, and their answers not back: does the device forward to the clients' port?".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_without_a_pause_may_be_the_limit() {
+        let of = |busy| saturated(&Cpu { thread: "tx0+rx0".to_owned(), core: None, busy });
+        assert_eq!(of(0.89), None);
+        assert_eq!(of(0.93).unwrap(), "thread tx0+rx0 was busy 93 % of the time: the tester may be the limit, and times its own");
+    }
 }

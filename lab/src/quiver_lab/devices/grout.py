@@ -152,7 +152,7 @@ class Grout(Adapter):
         return cores_of(self.campaign, cell)[: most if workers else 1]
 
     def arguments(self, cell: Cell, folder: Path) -> list[str]:
-        """The program's arguments, kept to its cores: it puts the control thread on the first, the worker on the second."""
+        """The program's arguments, kept to its cores: it puts the control thread on the lower one, the worker on the other."""
         program = find(PROGRAM, self.campaign.testbed.binaries)
         assert program is not None
         # Its HTTP server of metrics is off.

@@ -113,6 +113,7 @@ def _programs() -> Iterator[Check]:
         ("vpp", "could", "FD.io VPP as a device"),
         ("dpdk-testpmd", "could", "DPDK's testpmd as a device"),
         ("dpdk-l3fwd", "could", "DPDK's example l3fwd as a device"),
+        ("grout", "could", "DPDK's graph router as a device"),
         ("ovs-vswitchd", "could", "Open vSwitch as a device"),
         ("clang", "could", "compiles the program of the device xdp"),
     ):

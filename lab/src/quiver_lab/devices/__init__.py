@@ -4,6 +4,7 @@ from quiver_lab.campaign import Campaign
 from quiver_lab.devices.base import Adapter, Bench, DeviceError
 from quiver_lab.devices.dpdk import Testpmd
 from quiver_lab.devices.external import External
+from quiver_lab.devices.grout import Grout
 from quiver_lab.devices.l3fwd import L3fwd
 from quiver_lab.devices.linux import Linux
 from quiver_lab.devices.linux_tuned import LinuxTuned
@@ -21,6 +22,7 @@ LOCAL: dict[str, type[Adapter]] = {
     "fdio-vpp": FdioVpp,
     "dpdk": Testpmd,
     "l3fwd": L3fwd,
+    "grout": Grout,
     "xdp": Xdp,
     "ovs": Ovs,
     "ovs-dpdk": OvsDpdk,

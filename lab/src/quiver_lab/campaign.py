@@ -122,6 +122,8 @@ class Testbed(_Strict):
     """How often a meter is asked that tells power only."""
     simulated_watts: float = Field(default=0.0, ge=0)
     """For ``meter: simulated``: the known draw."""
+    tester: Literal["quiver-tester", "trex"] = "quiver-tester"
+    """Who makes the trials: Cisco TRex where the operator has it (``binaries: {trex: FOLDER}``, or ``TREX``)."""
     sender: Literal["af-packet", "xdp"] = "af-packet"
     """The tester's ports on veth: packet sockets, or programs in the kernel, which send several times as much."""
     driver: Literal["af-xdp", "af-packet"] = "af-xdp"
@@ -140,6 +142,14 @@ class Testbed(_Strict):
             raise ValueError("'kind: remote' has its hosts described in 'file', or in place by 'hosts'")
         elif self.meter in ("rapl", "hwmon", "ipmi"):
             raise ValueError(f"'meter: {self.meter}' would count this machine's energy, not that of the device's host")
+        return self
+
+    @model_validator(mode="after")
+    def _tester(self) -> Testbed:
+        if self.tester == "trex" and self.kind != "local":
+            raise ValueError("'tester: trex' is of 'kind: local': the lab starts TRex on its own machine")
+        if self.tester == "trex" and self.sender != "af-packet":
+            raise ValueError("'tester: trex' sends through packet sockets: 'sender' is quiver-tester's")
         return self
 
     @property

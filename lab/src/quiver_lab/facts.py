@@ -81,6 +81,10 @@ class Cores:
     tester: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
+STEAL = 7
+"""Column of ``/proc/stat`` for time that the hypervisor took."""
+
+
 def core_times(proc: Path = PROC) -> dict[int, tuple[int, int]]:
     """Busy and all clock ticks of each core since boot. Time stolen by the hypervisor counts as neither."""
     return parse_core_times(_text(proc / "stat") or "")
@@ -96,6 +100,15 @@ def parse_core_times(text: str) -> dict[int, tuple[int, int]]:
             busy = user + nice + system + irq + softirq
             out[int(name[3:])] = (busy, busy + idle + iowait)
     return out
+
+
+def stolen_s(core: int, proc: Path = PROC) -> float:
+    """Seconds that the hypervisor took from a core since boot."""
+    for line in (_text(proc / "stat") or "").splitlines():
+        name, *numbers = line.split()
+        if name == f"cpu{core}" and len(numbers) > STEAL:
+            return int(numbers[STEAL]) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def core_busy(before: Mapping[int, tuple[int, int]], after: Mapping[int, tuple[int, int]]) -> dict[str, float]:

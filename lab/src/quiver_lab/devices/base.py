@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from quiver_lab import profiles, site, testbed
+from quiver_lab import profiles, site, stl, testbed
 from quiver_lab.campaign import Campaign, Cell, TaggedLatency
 from quiver_lab.devices import sessions
 from quiver_lab.facts import Cores, cores_here
@@ -158,9 +158,16 @@ def lab_absent(
         return f"IPv6 frames of the tester have {profiles.SMALLEST_IPV6} bytes or more"
     if reason := machine_absent(campaign, cell):
         return reason
+    return tester_absent(campaign, cell, where) or where.lacking()
+
+
+def tester_absent(campaign: Campaign, cell: Cell, where: Site) -> str | None:
+    """Why there is no tester for a cell."""
+    if campaign.testbed.tester == "trex":
+        return stl.absent(campaign, cell)
     if where.tester_program() is None:
         return "quiver-tester is not installed (testbed.binaries or QUIVER_TESTER names it)"
-    return where.lacking()
+    return None
 
 
 def wire_ports(where: Site, cell: Cell, wires: testbed.Wires) -> tuple[str, str]:
@@ -188,10 +195,16 @@ def make_tester(
     space: testbed.Space | None,
     *,
     where: Site,
+    keep: ExitStack,
     far: Far | None = None,
     reset: Callable[[], None] | None = None,
-) -> QuiverTester:
-    """A tester for a cell on ports whose texts lack the addresses only, here or ``far``; ``reset`` resets the device."""
+) -> QuiverTester | stl.TrexTester:
+    """A tester for a cell on ports whose texts lack the addresses only, here or ``far``; ``reset`` resets the device.
+
+    ``keep`` has what runs from the first trial to the end of the run.
+    """
+    if campaign.testbed.tester == "trex":
+        return stl.make(campaign, cell, stl.Place(folder, ports, space), keep)
     program = where.tester_program()
     if program is None:
         raise DeviceError("quiver-tester is not installed")

@@ -85,6 +85,8 @@ class Testpmd(Adapter):
                 if time.monotonic() > until:
                     raise DeviceError("testpmd did not begin to forward within 30 s")
                 time.sleep(0.05)
-            measurer = make_tester(self.campaign, cell, folder, tester_ports, space, where=self.site, far=ground.far)
+            measurer = make_tester(
+                self.campaign, cell, folder, tester_ports, space, where=self.site, keep=stack, far=ground.far
+            )
             check_connectivity(measurer)
             yield Bench(measurer, {"version": PROGRAM, "cores": [self.campaign.testbed.dut_cores[-1]]}, cores=ground.cores)

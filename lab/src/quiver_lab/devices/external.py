@@ -12,7 +12,15 @@ from pathlib import Path
 
 from quiver_lab import profiles
 from quiver_lab.campaign import Campaign, Cell, ExternalSpec
-from quiver_lab.devices.base import Adapter, Bench, DeviceError, check_connectivity, make_tester, procedure_absent
+from quiver_lab.devices.base import (
+    Adapter,
+    Bench,
+    DeviceError,
+    check_connectivity,
+    make_tester,
+    procedure_absent,
+    tester_absent,
+)
 from quiver_lab.operator import Nobody, Operator
 from quiver_lab.processes import find, run
 from quiver_lab.site import Site
@@ -82,8 +90,8 @@ class External(Adapter):
         how = None if self.campaign.testbed.external.reset else "testbed.external.reset names no command that resets it"
         if reason := procedure_absent(self.campaign, cell, resets=how):
             return reason
-        if self.site.tester_program() is None:
-            return "quiver-tester is not installed (testbed.binaries or QUIVER_TESTER names it)"
+        if reason := tester_absent(self.campaign, cell, self.site):
+            return reason
         return "taskset is not installed" if find("taskset", {}) is None else None
 
     @staticmethod
@@ -98,13 +106,15 @@ class External(Adapter):
             raise DeviceError("testbed.external does not say which ports lead to it")
         lines: Sequence[str] = instructions(cell, spec)
         self.operator.configure(lines)
-        measurer = make_tester(
-            self.campaign, cell, folder, spec.ports, None, where=self.site, reset=lambda: self._reset(spec.reset)
-        )
-        try:
-            check_connectivity(measurer)
-        except BaseException:
-            # Whoever tries again may have something to repair first.
-            self.operator.forget()
-            raise
-        yield Bench(measurer, {"version": spec.about, "instructions": list(lines), "cores": []})
+        with contextlib.ExitStack() as stack:
+            measurer = make_tester(
+                self.campaign, cell, folder, spec.ports, None, where=self.site, keep=stack,
+                reset=lambda: self._reset(spec.reset),
+            )  # fmt: skip
+            try:
+                check_connectivity(measurer)
+            except BaseException:
+                # Whoever tries again may have something to repair first.
+                self.operator.forget()
+                raise
+            yield Bench(measurer, {"version": spec.about, "instructions": list(lines), "cores": []})

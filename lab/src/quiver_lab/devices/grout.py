@@ -213,7 +213,7 @@ class Grout(Adapter):
                     time.sleep(0.02)
 
             self.tell(control, socket, commands(cell, self.devices(cell, folder, ports)), log)
-            measurer = make_tester(self.campaign, cell, folder, tester_ports, space, where=self.site)
+            measurer = make_tester(self.campaign, cell, folder, tester_ports, space, where=self.site, keep=stack)
             check_connectivity(measurer)
 
             def forget() -> None:

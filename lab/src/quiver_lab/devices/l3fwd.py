@@ -168,7 +168,7 @@ class L3fwd(Adapter):
                 if time.monotonic() > until:
                     raise DeviceError("l3fwd did not begin to forward within 60 s")
                 time.sleep(0.05)
-            measurer = make_tester(self.campaign, cell, folder, tester_ports, space, where=self.site)
+            measurer = make_tester(self.campaign, cell, folder, tester_ports, space, where=self.site, keep=stack)
             check_connectivity(measurer)
 
             def telemetry() -> dict[str, Any]:

@@ -184,7 +184,8 @@ class Linux(Adapter):
                 yield bench
             return
         cores = cores_of(self.campaign, cell)[: max(1, cell.workers)]
-        with self.site.ground(cell, folder, kernel=True) as ground:
+        with contextlib.ExitStack() as stack:
+            ground = stack.enter_context(self.site.ground(cell, folder, kernel=True))
             assert ground.wires is not None
             wires = ground.wires
             device, ports = wires.device, wires.device_ports
@@ -194,7 +195,9 @@ class Linux(Adapter):
                 device.run("nft", "-f", "-", text=nat_rules(ports[1]))
             settings = self.tune(wires, cell, cores, folder)
             tester_ports = wire_ports(self.site, cell, wires)
-            measurer = make_tester(self.campaign, cell, folder, tester_ports, wires.tester, where=self.site, far=ground.far)
+            measurer = make_tester(
+                self.campaign, cell, folder, tester_ports, wires.tester, where=self.site, keep=stack, far=ground.far
+            )
             check_connectivity(measurer)
 
             version = ground.device.run(["uname", "-r"]).strip()

@@ -167,7 +167,7 @@ class Ovs(Adapter):
             switch = stack.enter_context(self.started(cell, folder, wires.device, cores))
             self.set_up(switch, cell, ports, (left, right))
             measurer = make_tester(
-                self.campaign, cell, folder, wire_ports(self.site, cell, wires), wires.tester, where=self.site
+                self.campaign, cell, folder, wire_ports(self.site, cell, wires), wires.tester, where=self.site, keep=stack
             )
             check_connectivity(measurer)
 

@@ -338,7 +338,7 @@ class Quiver(Adapter):
 
             bring_up()
             measurer = make_tester(
-                self.campaign, cell, folder, tester_ports, space, where=self.site, far=ground.far, reset=reset
+                self.campaign, cell, folder, tester_ports, space, where=self.site, keep=stack, far=ground.far, reset=reset
             )
             check_connectivity(measurer)
 

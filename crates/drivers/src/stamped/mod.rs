@@ -6,7 +6,7 @@
 //!       └── left at ─┘                                   └── came at ─┘
 //! ```
 //!
-//! A card's times are of its own clock. Those of two cards can be laid beside each other only where both have the same clock.
+//! A card timestamps frames by its own clock. Timestamps of two cards can be compared only where both cards have one clock.
 
 mod card;
 mod error;

@@ -8,7 +8,7 @@ use super::{Clock, StampError, Tail};
 use crate::netdev::NetDevices;
 use crate::sys;
 
-/// Bytes that wait for whoever takes them: some thousand frames with their times.
+/// Size of the receive queue, bytes: room for some thousand frames and their timestamps.
 const QUEUE_BYTES: libc::c_int = 4 << 20;
 /// Room for what the kernel says beside a frame: times, the reason why it comes, and what it may add one day.
 const CONTROL_BYTES: usize = 256;

@@ -235,7 +235,7 @@ fn several_threads_that_receive_keep_one_account() {
     router.stop().unwrap();
 }
 
-/// Frames with times of the kernel's at both ends, beside a load: what the tester itself adds to a latency is not in them.
+/// The kernel timestamps frames at both ends, beside a load: what the tester itself adds to a latency is not in that.
 #[test]
 fn frames_have_the_times_of_the_devices_beside_the_testers() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
@@ -276,7 +276,7 @@ fn frames_have_the_times_of_the_devices_beside_the_testers() {
     for (clock, more, words) in [
         ("card", "rate: 200pps, ", "streams with timestamps from port af-packet:left: device left: its card gives frames no times"),
         ("kernel", "rate: 10001pps, ", "10001 frames are too many: up to 10000 a second"),
-        ("kernel", "", "streams[1].timestamps: frames with times of their own leave one at a time"),
+        ("kernel", "", "streams[1].timestamps: frames with timestamps leave one at a time"),
     ] {
         let output = of(clock, more);
         assert!(!output.success() && output.stderr.contains(words) && output.stderr.lines().count() == 1, "{output}");

@@ -570,7 +570,7 @@ impl Stream {
             if !single || self.signature != SignatureMode::Full || self.pcap.is_some() {
                 return wrong(
                     ".timestamps",
-                    "frames with times of their own leave one at a time: give the stream a `rate', such as 1000pps, and no burst, no \
+                    "frames with timestamps leave one at a time: give the stream a `rate', such as 1000pps, and no burst, no \
                      departures, no capture, and leave signature as it is"
                         .to_owned(),
                 );

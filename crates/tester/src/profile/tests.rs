@@ -49,10 +49,7 @@ fn frames_with_times_of_devices_leave_one_at_a_time() {
         ["", "share: 2", "rate: 1pps\nburst: { frames: 2 }", "rate: 1pps\ndepartures: poisson", "rate: 1pps\nsignature: none"]
     {
         let error = of(more).unwrap_err().to_string();
-        assert!(
-            error.starts_with("p: streams[0].timestamps: frames with times of their own leave one at a time"),
-            "{more}: {error}"
-        );
+        assert!(error.starts_with("p: streams[0].timestamps: frames with timestamps leave one at a time"), "{more}: {error}");
     }
 }
 

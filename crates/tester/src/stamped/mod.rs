@@ -97,7 +97,7 @@ pub enum TimesError {
     #[error("the streams of a direction have times of the card or of the kernel, not of both")]
     Mixed,
     /// Too many frames.
-    #[error("{0:.0} frames are too many: up to {FASTEST:.0} a second and {MOST} in a trial can have times of their own")]
+    #[error("{0:.0} frames are too many: up to {FASTEST:.0} a second and {MOST} in a trial can have timestamps")]
     Many(f64),
     /// The device or its card.
     #[error(transparent)]

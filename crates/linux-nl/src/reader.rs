@@ -13,8 +13,10 @@
 //! remove routes without a word (a link or an address that goes, a next-hop object), all lists are dumped and compared. If the socket
 //! overflows again meanwhile, all begins anew; a list that the kernel calls interrupted is read once more.
 //!
-//! What waited in the socket before a list is older than the list, and after an overflow it may be wrong: what takes it back was lost. So
-//! a list counts from its first message on.
+//! A list is asked for when the socket has been read empty, for three reasons. After an overflow the kernel drops everything, without
+//! another word about it, until the socket is empty. What still waits is older than the list, and may be wrong: what takes it back was
+//! lost. And a socket without room can lose the answer to the request. Announcements may still get in between, so a list counts from its
+//! first message on; and where the socket is empty again and the list has not ended, its answer was lost, and the comparison begins anew.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,6 +32,7 @@ use quiver_net::ProcessSignal;
 use quiver_net::restart::Round;
 use quiver_wire::IpPrefix;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::figures::Figures;
 use crate::fpm::Fpm;
@@ -189,6 +192,8 @@ pub struct Reader {
 /// A dump under way.
 struct Dump {
     list: usize,
+    /// The kernel has been asked for the list.
+    asked: bool,
     /// The first message of the list has come.
     replied: bool,
     /// Announcements were lost since it began.
@@ -196,6 +201,17 @@ struct Dump {
     interrupted: bool,
     tries: u32,
     started: Instant,
+}
+
+impl Dump {
+    fn begin(started: Instant) -> Self {
+        Self { list: 0, asked: false, replied: false, overrun: false, interrupted: false, tries: 0, started }
+    }
+}
+
+/// The kernel gives the list as room comes in the socket, or is in another one still.
+fn is_put_off(message: &Message) -> bool {
+    matches!(message, Message::Error(error) if [Errno::NOBUFS, Errno::BUSY].iter().any(|e| e.raw_os_error() == error.wrapping_neg()))
 }
 
 /// What to do after a round.
@@ -269,13 +285,13 @@ impl Reader {
                 Err(TryRecvError::Disconnected) => return Ok(Next::End),
             }
         }
-        let mut empty = self.ending;
+        let mut drained = false;
         for _ in 0..READS {
             if self.ending {
                 break;
             }
             match self.socket.read()? {
-                Read::Datagram(n) => self.datagram(n)?,
+                Read::Datagram(n) => self.datagram(n),
                 Read::Overrun => {
                     self.figures.overruns += 1;
                     match &mut self.dump {
@@ -284,20 +300,17 @@ impl Reader {
                     }
                 }
                 Read::Empty => {
-                    empty = true;
+                    drained = true;
                     break;
                 }
             }
         }
-        empty &= self.ending || !self.fpm.round(&mut self.rib);
         if std::mem::take(&mut self.announced) {
             self.schedule.announced(Instant::now());
         }
-        if self.dump.is_none() && !self.ending && self.schedule.due().is_some_and(|at| at <= Instant::now()) {
-            self.schedule.begin();
-            self.begin()?;
-            empty = false;
-        }
+        let asked = drained && self.ask()?;
+        let pushed = !self.ending && self.fpm.round(&mut self.rib);
+        let empty = self.ending || drained && !asked && !pushed;
         let blocked = self.send();
         self.publish();
         Ok(match (empty, blocked) {
@@ -324,7 +337,7 @@ impl Reader {
         let fds = own.into_iter().chain(self.fpm.fds());
         let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         if !fds[0].revents().is_empty() {
@@ -375,16 +388,28 @@ impl Reader {
         }
     }
 
-    /// Begins a comparison.
-    fn begin(&mut self) -> io::Result<()> {
-        self.rib.begin_comparison();
-        let started = Instant::now();
-        self.dump = Some(Dump { list: 0, replied: false, overrun: false, interrupted: false, tries: 0, started });
-        self.request()
+    /// The socket has been read empty. The kernel goes on with a list whenever the socket is read, so it is in none now; `true` where it
+    /// has been asked for one.
+    fn ask(&mut self) -> io::Result<bool> {
+        let now = Instant::now();
+        if self.dump.as_ref().is_some_and(|dump| dump.asked) {
+            self.dump = None;
+            self.schedule.suspect(now);
+        }
+        if self.dump.is_none() {
+            if self.schedule.due().is_none_or(|at| at > now) {
+                return Ok(false);
+            }
+            self.schedule.begin();
+            self.rib.begin_comparison();
+            self.dump = Some(Dump::begin(now));
+        }
+        self.request().map(|()| true)
     }
 
     fn request(&mut self) -> io::Result<()> {
         let Some(dump) = &mut self.dump else { return Ok(()) };
+        dump.asked = true;
         dump.replied = false;
         let Some(list) = List::ALL.get(dump.list) else { return Ok(()) };
         if matches!(list, List::NextHops | List::Routes4 | List::Routes6) {
@@ -410,7 +435,7 @@ impl Reader {
         }
     }
 
-    fn datagram(&mut self, n: usize) -> io::Result<()> {
+    fn datagram(&mut self, n: usize) {
         // The bytes are taken out for the time in which tables change.
         let bytes = self.socket.bytes(n).to_vec();
         for envelope in Envelopes::new(&bytes) {
@@ -420,17 +445,19 @@ impl Reader {
                 break;
             };
             match Message::parse(&envelope) {
-                Ok(message) => self.message(&envelope, message)?,
+                Ok(message) => self.message(&envelope, message),
                 Err(_) => self.figures.malformed += 1,
             }
         }
-        Ok(())
     }
 
-    fn message(&mut self, envelope: &Envelope<'_>, message: Message) -> io::Result<()> {
+    fn message(&mut self, envelope: &Envelope<'_>, message: Message) {
         // An announcement has the number of the request that made the change, which may be the same.
         let is_part = envelope.flags & flag::MULTI != 0 || matches!(message, Message::Error(_));
-        let from_dump = self.dump.is_some() && envelope.sequence == self.sequence && is_part;
+        let from_dump = self.dump.as_ref().is_some_and(|dump| dump.asked) && envelope.sequence == self.sequence && is_part;
+        if from_dump && is_put_off(&message) {
+            return;
+        }
         if from_dump {
             self.reply(envelope.flags & flag::DUMP_INTERRUPTED != 0);
         }
@@ -469,19 +496,18 @@ impl Reader {
             }
             Message::Done => {
                 if from_dump {
-                    self.list_ends(true)?;
+                    self.list_ends(true);
                 }
             }
             Message::Error(error) => {
                 if from_dump && error != 0 {
                     let list = self.dump.as_ref().and_then(|dump| List::ALL.get(dump.list));
                     tracing::warn!(target: "linux-nl", "the kernel does not list {list:?}: error {}", error.wrapping_neg());
-                    self.list_ends(false)?;
+                    self.list_ends(false);
                 }
             }
             Message::Other => {}
         }
-        Ok(())
     }
 
     /// Something has happened that removes routes without a word.
@@ -492,14 +518,17 @@ impl Reader {
         }
     }
 
-    fn list_ends(&mut self, is_whole: bool) -> io::Result<()> {
-        let Some(dump) = &mut self.dump else { return Ok(()) };
+    fn list_ends(&mut self, is_whole: bool) {
+        let Some(dump) = &mut self.dump else { return };
+        dump.asked = false;
         if dump.overrun {
-            return self.begin();
+            self.dump = None;
+            self.schedule.at_once(Instant::now());
+            return;
         }
         if std::mem::take(&mut dump.interrupted) && dump.tries < INTERRUPTIONS {
             dump.tries += 1;
-            return self.request();
+            return;
         }
         if dump.tries >= INTERRUPTIONS {
             self.compare_again = true;
@@ -519,7 +548,7 @@ impl Reader {
             }
         }
         if self.dump.as_ref().is_some_and(|dump| dump.list < List::ALL.len()) {
-            return self.request();
+            return;
         }
         let started = self.dump.take().map(|dump| dump.started);
         self.figures.dump_time = started.map_or(Duration::ZERO, |at| at.elapsed());
@@ -539,7 +568,6 @@ impl Reader {
             // What the table is told now comes before, in order.
             self.figures.checking = true;
         }
-        Ok(())
     }
 
     /// Sends changes while the channel takes them; `true` where it is full.
@@ -620,3 +648,6 @@ impl Reader {
         *self.ends.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures.clone();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from quiver_lab import campaign, cli, facts
+from quiver_lab.records import RunRecord
 from quiver_lab.reproduce import Options, campaign_text, design
 from quiver_lab.store import Store
 from test_reproduce import SIMULATED
@@ -57,6 +58,22 @@ def test_plan_says_how_many_and_how_long(lab: Lab) -> None:
 def test_the_campaigns_that_are_shipped_are_read(lab: Lab) -> None:
     for file in CAMPAIGNS.glob("*.yaml"):
         assert lab("plan", file).returncode == 0, file
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ("++", "2 runs in o"),
+        ("+-", "2 runs in o, 1 of them not valid"),
+        ("--", "2 runs in o, none of them valid (the report says why)"),
+        ("+f", "1 runs in o, 1 failed (--resume tries them again)"),
+        ("a", "0 runs in o"),
+    ],
+)
+def test_the_last_line_says_how_a_campaign_ended(runs: str, said: str) -> None:
+    status = {"f": "failed", "a": "absent"}
+    records = [RunRecord.model_construct(status=status.get(r, "done"), valid=r == "+") for r in runs]
+    assert cli.outcome(records, Path("o")) == said
 
 
 def test_a_campaign_from_run_to_archive(lab: Lab, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from quiver_lab.site import Ground
 from quiver_lab.store import Store
 from quiver_lab.testbed import Wires
 from quiver_lab.trial import Trial
+from quiver_lab.twohosts import devices
 from test_local import CORE, FIXED, FRAMES, RAW, need
 
 # They look at what all runs of this machine leave, so no two of them run at once.
@@ -250,6 +251,8 @@ def test_ports_of_dpdk_stand_in_the_configuration_of_the_router(tmp_path: Path) 
     assert "cpu { main-core 3 workers 1 }" in text
     assert "dpdk { dev 0000:02:00.0 { name left } dev 0000:02:00.1 { name right } }" in text
     assert interface_commands(cell, ("", ""), ground) == ([], ("left", "right"))
+    played = router.start_text(cell, ground.folder, devices("net_af_packet", ("e0", "e1")))
+    assert "dpdk { vdev net_af_packet0,iface=e0 { name left } vdev net_af_packet1,iface=e1 { name right } }" in played
     xdp = replace(ground, drivers=("af-xdp", "af-xdp"), macs=("02::1", "02::2"))
     assert interface_commands(cell, ("e0", "e1"), xdp) == (
         [f"create interface af_xdp host-if e{n} name {name} num-rx-queues all" for n, name in ((0, "left"), (1, "right"))],
@@ -367,17 +370,28 @@ def test_a_lab_that_is_killed_leaves_nothing_and_resumes_to_the_same_trials(rack
     assert rack.links() == there
 
 
-def test_cards_of_the_tester_are_ports_of_dpdks_with_a_core_each() -> None:
-    cards = [{"tester": {"pci": f"0000:01:00.{n}"}, "dut": {"interface": f"eth{n}"}} for n in (0, 1)]
+@pytest.mark.parametrize(
+    ("ports", "called"),
+    [
+        ([{"pci": "0000:01:00.0"}, {"pci": "0000:01:00.1"}], ("0000:01:00.0", "0000:01:00.1")),
+        (
+            [{"interface": name, "driver": "net_af_packet"} for name in ("e0", "e1")],
+            ("net_af_packet0,iface=e0", "net_af_packet1,iface=e1"),
+        ),
+    ],
+    ids=["cards", "virtual devices"],
+)
+def test_ports_of_the_tester_that_are_dpdks_have_a_core_each(ports: list[dict[str, str]], called: tuple[str, str]) -> None:
+    cards = [{"tester": port, "dut": {"interface": f"eth{n}"}} for n, port in enumerate(ports)]
     hosts = {"tester": {"address": "192.0.2.1", "cores": [2, 4, 6]}, "dut": {"address": "192.0.2.2", "cores": [1]}}
     described = {"schema": "quiver-testbed/1", "name": "cards", "wires": cards, **hosts}
     matrix = {"dut": ["linux"], "link": ["ports"], "procedure": ["p"]}
     keys = {"schema": "quiver-campaign/1", "name": "c", "matrix": matrix, "procedures": {"p": {"kind": "throughput"}},
             "testbed": {"kind": "remote", "hosts": described}}  # fmt: skip
     c = campaign.parse(yaml.safe_dump(keys))
-    wires = SimpleNamespace(tester_ports=("0000:01:00.0", "0000:01:00.1"))
-    ports = wire_ports(FarSite(c), next(iter(c.cells())), wires)  # type: ignore[arg-type]
-    assert ports == ("dpdk:0000:01:00.0,tx-core=2,rx-core=2", "dpdk:0000:01:00.1,tx-core=4,rx-core=4")
+    wires = SimpleNamespace(tester_ports=tuple(port.get("pci", port.get("interface")) for port in ports))
+    made = wire_ports(FarSite(c), next(iter(c.cells())), wires)  # type: ignore[arg-type]
+    assert made == tuple(f"dpdk:{name},tx-core={core},rx-core={core}" for name, core in zip(called, (2, 4), strict=True))
 
 
 def test_what_two_hosts_cannot_carry_is_absent_with_the_reason(rack: Rack, tmp_path: Path) -> None:

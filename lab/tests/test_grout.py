@@ -7,34 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from quiver_lab import campaign, testbed
 from quiver_lab.devices.grout import CONTROL, PROGRAM, Grout, commands, policies, readings
 from quiver_lab.processes import CommandError, find
 from quiver_lab.trial import Trial
-from test_local import CORE, FIXED, FRAMES, RAW, measure, need
-
-
-def stand_in(folder: Path, name: str, text: str = "") -> str:
-    """A program in its place."""
-    program = folder / name
-    program.write_text(f"#!/bin/sh\n{text}\n")
-    program.chmod(0o755)
-    return str(program)
+from test_local import CORE, FIXED, FRAMES, measure, need, planned, stand_in
 
 
 def device(folder: Path, cores: tuple[int, ...] = (1, 2), **matrix: Any) -> tuple[Grout, list[campaign.Cell]]:
-    binaries = {"quiver-tester": str(RAW), **{name: stand_in(folder, name) for name in (PROGRAM, CONTROL)}}
-    text = yaml.safe_dump(
-        {
-            "schema": "quiver-campaign/1", "name": "local", "quick": True,
-            "testbed": {"binaries": binaries, "dut_cores": list(cores)},
-            "matrix": {"dut": ["grout"], "operation": ["one-way"], "link": ["memif"], "procedure": ["p"], **matrix},
-            "procedures": {"p": FIXED},
-        }
-    )  # fmt: skip
-    c = campaign.parse(text)
+    c = planned("grout", {name: stand_in(folder, name) for name in (PROGRAM, CONTROL)}, cores, **matrix)
     return Grout(c), list(c.cells())
 
 

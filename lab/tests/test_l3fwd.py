@@ -6,40 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from quiver_lab import campaign, testbed
 from quiver_lab.devices.l3fwd import LPM_ROUTES, PROGRAM, L3fwd, rules
 from quiver_lab.processes import find
 from quiver_lab.trial import Trial
-from test_local import CORE, FIXED, FRAMES, RAW, measure, need
+from test_local import CORE, FIXED, FRAMES, measure, need, planned, stand_in
 
 TESTER_MACS = ("02:00:00:00:00:0a", "02:00:00:00:00:0b")
 
 
-def stand_in(folder: Path, text: str = "") -> str:
-    """A program in its place."""
-    program = folder / "l3fwd"
-    program.write_text(f"#!/bin/sh\n{text}\n")
-    program.chmod(0o755)
-    return str(program)
-
-
 def device(program: str, cores: tuple[int, ...] = (1, 2), **matrix: Any) -> tuple[L3fwd, list[campaign.Cell]]:
-    text = yaml.safe_dump(
-        {
-            "schema": "quiver-campaign/1", "name": "local", "quick": True,
-            "testbed": {"binaries": {"quiver-tester": str(RAW), PROGRAM: program}, "dut_cores": list(cores)},
-            "matrix": {"dut": ["l3fwd"], "operation": ["one-way"], "link": ["memif"], "procedure": ["p"], **matrix},
-            "procedures": {"p": FIXED},
-        }
-    )  # fmt: skip
-    c = campaign.parse(text)
+    c = planned("l3fwd", {PROGRAM: program}, cores, **matrix)
     return L3fwd(c), list(c.cells())
 
 
 def test_routes_are_written_as_it_reads_them(tmp_path: Path) -> None:
-    _, (four, six) = device(stand_in(tmp_path), ip=[4, 6], routes=[2], frame_bytes=[84])
+    _, (four, six) = device(stand_in(tmp_path, "l3fwd"), ip=[4, 6], routes=[2], frame_bytes=[84])
     assert rules(four)[0] == ["R10.0.0.0/16 0", "R10.1.0.0/16 1", "R20.0.0.0/24 1", "R20.0.1.0/24 1"]
     assert rules(six) == (
         ["R10.0.0.0/16 0", "R10.1.0.0/16 1"],
@@ -48,7 +31,7 @@ def test_routes_are_written_as_it_reads_them(tmp_path: Path) -> None:
 
 
 def test_it_is_started_with_ports_queues_and_the_table_that_has_room(tmp_path: Path) -> None:
-    l3fwd, (few, many) = device(stand_in(tmp_path, "# --relax-rx-offload"), routes=[LPM_ROUTES - 2, LPM_ROUTES - 1])
+    l3fwd, (few, many) = device(stand_in(tmp_path, "l3fwd", "# --relax-rx-offload"), routes=[LPM_ROUTES - 2, LPM_ROUTES - 1])
     arguments = l3fwd.arguments(few, tmp_path, ("left", "right"), TESTER_MACS)
     assert "--lookup=lpm" in arguments
     assert "--lcores=0@1" in arguments
@@ -58,7 +41,7 @@ def test_it_is_started_with_ports_queues_and_the_table_that_has_room(tmp_path: P
     (file,) = (Path(a.partition("=")[2]) for a in arguments if a.startswith("--rule_ipv4="))
     assert len(file.read_text().splitlines()) == LPM_ROUTES
     assert "--lookup=fib" in l3fwd.arguments(many, tmp_path, ("left", "right"), TESTER_MACS)
-    l3fwd, (two, veth) = device(stand_in(tmp_path), placement=["2-cores"], link=["memif", "veth"])
+    l3fwd, (two, veth) = device(stand_in(tmp_path, "l3fwd"), placement=["2-cores"], link=["memif", "veth"])
     arguments = l3fwd.arguments(two, tmp_path, ("left", "right"), TESTER_MACS)
     assert "--lcores=0@1,1@2" in arguments
     assert "--config=(0,0,0),(1,0,1)" in arguments
@@ -68,7 +51,7 @@ def test_it_is_started_with_ports_queues_and_the_table_that_has_room(tmp_path: P
 
 def test_what_it_cannot_do_is_absent_with_its_reason(tmp_path: Path) -> None:
     def why(**matrix: Any) -> str | None:
-        l3fwd, (cell,) = device(stand_in(tmp_path), **matrix)
+        l3fwd, (cell,) = device(stand_in(tmp_path, "l3fwd"), **matrix)
         return l3fwd.absent(cell)
 
     assert why(operation=["nat"]) == "l3fwd forwards by routes only"
@@ -87,7 +70,8 @@ def test_what_it_cannot_do_is_absent_with_its_reason(tmp_path: Path) -> None:
 def test_what_it_says_when_it_ends_at_once_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("ethtool")
     monkeypatch.setenv(
-        "DPDK_L3FWD", stand_in(tmp_path, "echo '  Cause: Cannot configure device: err=-22, port=0'; echo more; exit 1")
+        "DPDK_L3FWD",
+        stand_in(tmp_path, "l3fwd", "echo '  Cause: Cannot configure device: err=-22, port=0'; echo more; exit 1"),
     )
     _, record = measure(tmp_path / "o", "l3fwd", "one-way", FIXED)
     assert record.status == "failed"

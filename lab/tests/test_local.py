@@ -61,6 +61,27 @@ def need(*programs: str) -> None:
         pytest.skip("one core: device and tester cannot be told apart")
 
 
+def stand_in(folder: Path, name: str, text: str = "") -> str:
+    """A program in its place."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def planned(dut: str, binaries: dict[str, str], cores: Sequence[int], **matrix: Any) -> campaign.Campaign:
+    """A campaign of one device on memif, to be looked at and not run."""
+    text = yaml.safe_dump(
+        {
+            "schema": "quiver-campaign/1", "name": "local", "quick": True,
+            "testbed": {"binaries": {"quiver-tester": str(RAW), **binaries}, "dut_cores": list(cores)},
+            "matrix": {"dut": [dut], "operation": ["one-way"], "link": ["memif"], "procedure": ["p"], **matrix},
+            "procedures": {"p": FIXED},
+        }
+    )  # fmt: skip
+    return campaign.parse(text)
+
+
 FRAMES = 200
 """Of a trial, in each direction: fewer than the ring of a veth holds, so a device that is kept waiting loses none of them."""
 FIXED = {"kind": "fixed-rate", "rate": f"{FRAMES}pps", "duration_s": 1}

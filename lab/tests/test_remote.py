@@ -217,6 +217,7 @@ def test_hosts_that_cannot_be_reached_are_one_line(sshd: Sshd, tmp_path: Path) -
 
 
 NIC = {"pci": "ffff:01:00.0"}
+VIRTUAL = {"driver": "net_af_packet"}
 DUT = [{"pci": f"ffff:02:00.{n}"} for n in (0, 1)]
 BED: dict[str, Any] = {
     "schema": "quiver-testbed/1",
@@ -252,6 +253,11 @@ def test_a_description_is_read() -> None:
         ({"wires": [{"tester": {"interface": "e0", "driver": "vfio-pci"}, "dut": NIC}] * 2}, "'vfio-pci' does not drive e0"),
         ({"wires": [{"tester": NIC, "dut": {"interface": "e0", "driver": "xdp"}}] * 2}, "'xdp' ports are the tester's alone"),
         ({"wires": [BED["wires"][0], {**BED["wires"][1], "dut": {"interface": "e0"}}]}, "one of the dut's ports is DPDK's"),
+        (
+            {"wires": [{**BED["wires"][n], "dut": {"interface": f"e{n}", **w}} for n, w in ((0, VIRTUAL), (1, {}))]},
+            "one of the dut's ports is DPDK's",
+        ),
+        ({"wires": [{"tester": {**NIC, **VIRTUAL}, "dut": NIC}] * 2}, "'net_af_packet' does not drive ffff"),
         ({"line_rate": "fast"}, "line rate 'fast'"),
     ],
 )

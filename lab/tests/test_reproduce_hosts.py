@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ import yaml
 from typer.testing import CliRunner
 
 from quiver_lab.cli import app
+from quiver_lab.processes import find
 from quiver_lab.reproduce import Options, design, place
 from quiver_lab.store import Store
 from quiver_lab.twohosts import TestbedError
 from test_farsite import Rack, rack
+from test_local import need
 
 __all__ = ["rack"]
 
@@ -48,6 +52,47 @@ def test_one_command_leads_from_two_hosts_to_the_papers_tables(rack: Rack, tmp_p
     assert "Testbed rack: dut" in page
     table = (tmp_path / "o" / "report" / "beside.csv").read_text(encoding="utf-8")
     assert any(line.startswith("2.3,") and "linux, 1 core, ports" in line for line in table.splitlines())
+    assert rack.links() == there
+
+
+def dpdk_tester() -> str:
+    """The real program, and not one that was built without DPDK."""
+    program = find("quiver-tester", {})
+    said = "quiver-tester is not here" if program is None else ""
+    if program is not None:
+        words = [program, "self-test", "--port=dpdk:none0", "--port=dpdk:none1"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        said = "quiver-tester was built without DPDK" if "without DPDK" in done.stderr else ""
+    if said and os.environ.get("QUIVER_CI") == "1":
+        pytest.fail(said)
+    if said:
+        pytest.skip(said)
+    return str(program)
+
+
+def test_cards_that_virtual_devices_play_are_ports_of_dpdk_on_both_hosts(rack: Rack, tmp_path: Path) -> None:
+    need("quiver", "quiverctl")
+    there = rack.links()
+    bed = rack.description(line_rate="40Gbps")
+    bed["tester"]["binaries"]["quiver-tester"] = dpdk_tester()
+    for wire in bed["wires"]:
+        for port in wire.values():
+            port["driver"] = "net_af_packet"
+    (tmp_path / "rack.yaml").write_text(yaml.safe_dump(bed))
+    seen = CliRunner().invoke(app, ["testbed", str(tmp_path / "rack.yaml")])
+    assert seen.exit_code == 0, seen.output
+    only = ["--only", "dut=quiver", *WORDS]
+    words = ["reproduce", "slavik2025", "--quick", "--testbed", str(tmp_path / "rack.yaml"), "--scale", "1/5000", *only]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "o")])
+    assert done.exit_code == 0, (done.output, done.exception)
+    runs = [r for r in Store.open(tmp_path / "o").runs() if r.status != "absent"]
+    logs = {p.name: p.read_text() for p in (tmp_path / "o" / "logs").glob("*")}
+    assert {(r.run.cell.dut, r.status) for r in runs} == {("linux", "done"), ("quiver", "done")}, ([r.why for r in runs], logs)
+    assert all(r.values["receive_rate_pps"] for r in runs)
+    # The kernel forwards between the same ports, which are its own then.
+    router = next(r for r in runs if r.run.cell.dut == "quiver")
+    assert router.device["driver"] == "net_af_packet"
+    assert "vdev net_af_packet0,iface=" in router.device["start"]
     assert rack.links() == there
 
 

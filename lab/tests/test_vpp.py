@@ -12,6 +12,7 @@ from quiver_lab import campaign
 from quiver_lab.devices import DeviceError, generator
 from quiver_lab.devices.router import FdioVpp, Quiver
 from test_campaign import BASE
+from test_local import stand_in
 
 
 def both(**bed: Any) -> tuple[Quiver, FdioVpp, campaign.Cell]:
@@ -42,10 +43,8 @@ def test_with_more_cores_both_have_the_same_workers() -> None:
 
 
 def test_its_vectors_are_its_own_and_those_of_its_generator(tmp_path: Path) -> None:
-    program = tmp_path / "vpp"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    _, vpp, cell = both(dut_cores=[1], binaries={"vpp": str(program), "vppctl": str(program)})
+    program = stand_in(tmp_path, "vpp")
+    _, vpp, cell = both(dut_cores=[1], binaries={"vpp": program, "vppctl": program})
 
     def why(**changes: Any) -> str:
         return vpp.absent(cell.model_copy(update=changes)) or ""

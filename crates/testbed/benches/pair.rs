@@ -88,11 +88,7 @@ fn scene(offloads: Offloads) -> Outcome<(Host, Host, Router, quiver_testbed::Gua
 
 /// Gbit/s at the receiver.
 fn iperf3(client: &Host, server: &Host, arguments: &str) -> Outcome<f64> {
-    let _server = server.background("iperf3 --server")?;
-    if !server.wait_for_listener(5201, BOUND)? {
-        return Err("iperf3 does not listen".into());
-    }
-    let shown = client.run(&format!("iperf3 {arguments} -J"), BOUND)?.stdout;
+    let shown = client.iperf3(server, &format!("{arguments} -J"), BOUND)?.stdout;
     let shown: serde_json::Value = serde_json::from_str(&shown)?;
     let rate = shown["end"]["sum_received"]["bits_per_second"].as_f64();
     Ok(rate.ok_or_else(|| format!("iperf3: {}", shown["error"]))? / 1e9)

@@ -117,6 +117,16 @@ impl Host {
         Ok(command)
     }
 
+    /// Runs iperf3 with these arguments, to a server of its own in `server`: one that has just served another run may still be busy
+    /// with its end.
+    pub fn iperf3(&self, server: &Self, arguments: &str, bound: Duration) -> io::Result<Output> {
+        let _server = server.background("iperf3 --server")?;
+        if !server.wait_for_listener(5201, bound)? {
+            return Err(io::Error::other("iperf3's server does not listen"));
+        }
+        self.run(&format!("iperf3 {arguments}"), bound)
+    }
+
     /// Runs `ip` commands (one a line, without the word `ip`) in one batch; the first that fails is the error.
     pub fn ip(&self, lines: &str) -> io::Result<()> {
         let mut command = self.command("sh");

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -90,6 +91,17 @@ class _Lines(runner.Progress):
         )  # fmt: skip
 
 
+def outcome(records: Sequence[RunRecord], folder: Path) -> str:
+    """How a campaign ended, in one line."""
+    done = [r for r in records if r.status == "done"]
+    spoilt = sum(1 for r in done if not r.valid)
+    failed = sum(1 for r in records if r.status == "failed")
+    said = f"{len(done)} runs in {folder}"
+    if spoilt:
+        said += ", none of them valid (the report says why)" if spoilt == len(done) else f", {spoilt} of them not valid"
+    return said + (f", {failed} failed (--resume tries them again)" if failed else "")
+
+
 def _say(line: str) -> None:
     err.print(line, highlight=False, markup=False)
 
@@ -167,12 +179,9 @@ def run(
         more += "".join(f" --cluster {shlex.quote(word)}" for word in cluster or [])
         err.print(f"\nstopped; go on with: quiver-lab run {file} --out {to}{more} --resume", highlight=False, markup=False)
         raise typer.Exit(130) from None
-    count = sum(1 for r in store.runs() if r.status == "done")
-    failed = [r for r in store.runs() if r.status == "failed"]
-    out.print(
-        f"{count} runs in {to}" + (f", {len(failed)} failed (--resume tries them again)" if failed else ""), highlight=False
-    )
-    if failed and not count:
+    records = list(store.runs())
+    out.print(outcome(records, to), highlight=False)
+    if {r.status for r in records} & {"done", "failed"} == {"failed"}:
         raise typer.Exit(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,8 @@ from quiver_lab import description, units
 
 KERNEL_DRIVERS = ("af-packet", "af-xdp", "xdp")
 """How a port is driven that stays the kernel's."""
+VIRTUAL_DRIVERS = ("net_af_packet",)
+"""DPDK's virtual devices over a port of the kernel's: they play a card where there is none."""
 
 
 class TestbedError(ValueError):
@@ -26,13 +29,14 @@ class _Strict(BaseModel):
 class Nic(_Strict):
     """A network card's port: by its place on the PCI bus, for DPDK, or by the name of the kernel's interface.
 
-    One that is named by both is the kernel's for a device that is the kernel, and DPDK's for all others.
+    One that is named by both is the kernel's for a device that is the kernel, and DPDK's for all others. So is an interface
+    under one of DPDK's virtual devices.
     """
 
     pci: Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$")] | None = None
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$")] | None = None
     driver: Literal[
-        "vfio-pci", "uio_pci_generic", "igb_uio", "mlx5_core", "mlx4_core", "af-packet", "af-xdp", "xdp"
+        "vfio-pci", "uio_pci_generic", "igb_uio", "mlx5_core", "mlx4_core", "af-packet", "af-xdp", "xdp", "net_af_packet"
     ] = "vfio-pci"  # fmt: skip
     """What is bound to a card for DPDK to drive it; or how an interface is driven, ``af-packet`` unless said otherwise."""
 
@@ -47,7 +51,7 @@ class Nic(_Strict):
     def _named(self) -> Nic:
         if not self.place:
             raise ValueError("a port is named by 'pci', by 'interface', or by both")
-        if (self.pci is None) != (self.driver in KERNEL_DRIVERS):
+        if (self.pci is None) != (self.driver in (*KERNEL_DRIVERS, *VIRTUAL_DRIVERS)):
             raise ValueError(f"'{self.driver}' does not drive {self.place}")
         return self
 
@@ -59,7 +63,7 @@ class Nic(_Strict):
     def used(self, *, kernel: bool) -> Nic:
         """The port as it is used: by its interface alone, or by its PCI address alone."""
         if kernel and self.interface is not None:
-            return Nic(interface=self.interface, driver=self.driver if self.pci is None else "af-packet")
+            return Nic(interface=self.interface, driver=self.driver if self.driver in KERNEL_DRIVERS else "af-packet")
         return self if self.pci is None else Nic(pci=self.pci, driver=self.driver)
 
     def order(self, *, kernel: bool) -> str:
@@ -128,7 +132,8 @@ class RemoteTestbed(_Strict):
             left, right = self.ports(side)
             if left.place == right.place:
                 raise ValueError(f"wires: both end in the {side}'s {left.place}")
-            if (left.pci is None, left.interface is None) != (right.pci is None, right.interface is None):
+            kinds = [(n.pci is None, n.interface is None, n.driver in VIRTUAL_DRIVERS) for n in (left, right)]
+            if kinds[0] != kinds[1]:
                 raise ValueError(f"wires: one of the {side}'s ports is DPDK's and one the kernel's: name both the same way")
             if left.interface is not None and left.interface == right.interface:
                 raise ValueError(f"wires: both end in the {side}'s {left.interface}")
@@ -140,6 +145,13 @@ class RemoteTestbed(_Strict):
         """Left and right port of ``tester`` or ``dut``."""
         left, right = (getattr(wire, side) for wire in self.wires)
         return left, right
+
+
+def devices(driver: str, ports: Sequence[str]) -> list[str]:
+    """What DPDK calls the ports that a driver is for; none where they are the kernel's."""
+    if driver in KERNEL_DRIVERS:
+        return []
+    return [f"{driver}{n},iface={port}" for n, port in enumerate(ports)] if driver in VIRTUAL_DRIVERS else list(ports)
 
 
 def parse(text: str, name: str = "testbed") -> RemoteTestbed:

@@ -82,14 +82,9 @@ pub fn answer_number(line: &str) -> Option<u64> {
     line.split_once("bytes from ")?.1.split_once("icmp_seq=")?.1.split_whitespace().next()?.parse().ok()
 }
 
-/// Runs iperf3 from `client`, with these arguments, to a server of its own in `server`: one that has just served another run
-/// may still be busy with its end.
+/// What iperf3 says, run from `client` with these arguments to a server of its own in `server`.
 pub fn iperf3(client: &Host, server: &Host, arguments: &str) -> String {
-    let _server = server.background("iperf3 --server").expect("iperf3");
-    assert!(server.wait_for_listener(5201, BOUND).expect("listener"));
-    let out = client.run(&format!("iperf3 {arguments}"), BOUND).expect("iperf3");
-    assert!(out.success(), "iperf3 {arguments}: {out}");
-    out.stdout
+    client.iperf3(server, arguments, BOUND).expect("iperf3").expect(&format!("iperf3 {arguments}"))
 }
 
 /// How often a scenario kills what it kills: `QUIVER_KILLS` (100 for the full count), else as given for the short pass and the

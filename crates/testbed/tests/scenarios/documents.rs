@@ -41,8 +41,7 @@ fn the_how_to_about_dpdk_runs_as_printed() {
     }
 }
 
-#[test]
-fn the_how_to_about_papers_runs_as_printed() {
+pub fn the_how_to_about_papers_runs_as_printed() {
     // Alone: it measures, and the page shows what comes of that.
     let Some(_scenario) = Scenario::alone(&["make", "python3"]) else { return };
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| page::root().join("target"), PathBuf::from);

@@ -3,7 +3,7 @@
 //!
 //! To add a file: put it here, name it below, and write `use crate::common;` where it uses what several share. Each scenario
 //! begins with `Scenario::begin`, or with `Scenario::alone` where it measures time, needs a core for itself, or looks at what the
-//! whole machine has (processes, huge pages, BPF programs).
+//! whole machine has (processes, huge pages, BPF programs). The latter are functions, and tests in `alone`.
 //!
 //! Scenarios that depend on the size of pages (memory of buffers, rings, tables) are in a module named `pages`, which is a folder
 //! here or a part of a file: the gate runs these a second time without huge pages.
@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod alone;
 mod apply;
 mod attack_program;
 mod attacks_clients;

@@ -160,8 +160,7 @@ fn flows_of_a_single_queue_are_spread_over_workers_and_stay_in_order() {
     assert_buffers_are_back(&router);
 }
 
-#[test]
-fn one_two_and_four_workers_lose_nothing_at_half_load() {
+pub fn one_two_and_four_workers_lose_nothing_at_half_load() {
     let Some(_scenario) = Scenario::alone(&["ethtool"]) else { return };
     let wire = Wire::new();
     let port = wire.a.raw("eth0").unwrap();
@@ -273,8 +272,7 @@ fn machine_wake_up() -> Duration {
     times[times.len() / 2]
 }
 
-#[test]
-fn an_idle_router_sleeps_and_the_first_frame_wakes_it() {
+pub fn an_idle_router_sleeps_and_the_first_frame_wakes_it() {
     let Some(_scenario) = Scenario::alone(&["ethtool"]) else { return };
     let (seconds, count) = (2, 100);
     let machine = machine_wake_up();
@@ -313,7 +311,7 @@ fn an_idle_router_sleeps_and_the_first_frame_wakes_it() {
 }
 
 /// Whatever pages the buffers have.
-mod pages {
+pub mod pages {
     use super::*;
 
     #[test]
@@ -384,8 +382,7 @@ mod pages {
         router.stop().expect("a clean end");
     }
 
-    #[test]
-    fn a_router_that_is_killed_under_load_comes_back_and_leaves_nothing_behind() {
+    pub fn a_router_that_is_killed_under_load_comes_back_and_leaves_nothing_behind() {
         let Some(_scenario) = Scenario::alone(&["ethtool"]) else { return };
         let rounds = kills(3, 10);
         let wire = Wire::new();

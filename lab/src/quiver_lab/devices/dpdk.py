@@ -11,7 +11,7 @@ from quiver_lab.campaign import Cell
 from quiver_lab.devices.base import Adapter, Bench, DeviceError, check_connectivity, lab_absent, make_tester, wire_ports
 from quiver_lab.processes import last_line
 from quiver_lab.testbed import MEMIF_RING
-from quiver_lab.twohosts import KERNEL_DRIVERS
+from quiver_lab.twohosts import KERNEL_DRIVERS, VIRTUAL_DRIVERS
 
 PROGRAM = "dpdk-testpmd"
 
@@ -65,7 +65,7 @@ class Testpmd(Adapter):
             ground = stack.enter_context(self.site.ground(cell, folder))
             ports, space = ("", ""), None
             command = [program]
-            cards = ground.drivers[0] not in KERNEL_DRIVERS
+            cards = ground.drivers[0] not in (*KERNEL_DRIVERS, *VIRTUAL_DRIVERS)
             if ground.wires is not None:
                 wires = ground.wires
                 ports, space = wires.device_ports, wires.tester

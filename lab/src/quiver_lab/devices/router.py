@@ -25,7 +25,8 @@ from quiver_lab.devices.base import (
 )
 from quiver_lab.devices.linux import pin_device
 from quiver_lab.site import Ground
-from quiver_lab.twohosts import KERNEL_DRIVERS
+from quiver_lab.twohosts import KERNEL_DRIVERS, VIRTUAL_DRIVERS
+from quiver_lab.twohosts import devices as dpdk_devices
 
 ROUTER_MACS = ("02:00:00:00:02:01", "02:00:00:00:02:02")
 """Of the router's ports on veth: after a reset they are what the tester learned before it."""
@@ -239,7 +240,8 @@ class Quiver(Adapter):
         listed = f" corelist-workers {','.join(map(str, workers))}" if cell.workers else ""
         if cell.workers and workers[0] == cores[0]:
             listed = f" workers {cell.workers}"
-        devices = " ".join(f"dev {card} {{ name {name} }}" for card, name in zip(cards, NAMES, strict=False))
+        words = ["vdev" if card.startswith(VIRTUAL_DRIVERS) else "dev" for card in cards]
+        devices = " ".join(f"{word} {card} {{ name {name} }}" for word, card, name in zip(words, cards, NAMES, strict=False))
         return (
             f"unix {{ nodaemon cli-listen {folder}/cli.sock runtime-dir {folder} }}\ncpu {{ main-core {cores[0]}{listed} }}\n"
             + (f"dpdk {{ {devices} }}\n" if cards else "")
@@ -314,7 +316,7 @@ class Quiver(Adapter):
                     self.prepare(wires.device, ports)
             else:
                 tester_ports = memif_ports(cell, folder)
-            cards = ports if ground.drivers[0] not in KERNEL_DRIVERS else ()
+            cards = dpdk_devices(ground.drivers[0], ports)
             text = self.start_text(cell, ground.folder, cards)
             host.write(conf, text)
             made, names = interface_commands(cell, ports, ground)

@@ -5,10 +5,11 @@
 //!   host a ── eth0 ═══ r0 ── kernel, or quiver ── r1 ═══ eth0 ── host b: counts what arrives, and drops it at once
 //! ```
 //!
-//! `cargo run --profile quick -p quiver-testbed --bin veth_forwarding [nat] [rounds [seconds]]` (root; `quiver` built before).
+//! `cargo run --profile quick -p quiver-testbed --bin veth_forwarding [nat | tcp] [rounds [seconds]]` (root; `quiver` built before).
 //!
 //! With `nat` each of them translates sources: 65,536 clients (10.64.0.0/16, UDP port 1025) to one destination behind a pool
-//! of 256 addresses; the kernel by nftables (its connection table must hold as many: `nf_conntrack_max`).
+//! of 256 addresses; the kernel by nftables (its connection table must hold as many: `nf_conntrack_max`). With `tcp` there is one
+//! connection of iperf3 in place of the loads.
 //!
 //! Three loads of 60-byte UDP frames: as fast as one thread sends by a packet socket, 100,000 a second in bursts of 100 each
 //! millisecond, and, where nothing needs a socket buffer before the next device, frames that the kernel makes itself (live frames),
@@ -20,6 +21,7 @@
 //! Medians of all rounds, with the smallest and the largest.
 
 mod flood;
+mod tcp;
 mod way;
 
 use std::io;
@@ -131,10 +133,14 @@ fn spread(mut values: Vec<f64>) -> String {
 fn main() -> io::Result<()> {
     let mut words = std::env::args().skip(1).peekable();
     let nat = words.next_if(|word| word == "nat").is_some();
+    let tcp = words.next_if(|word| word == "tcp").is_some();
     let mut arguments = words.map(|a| a.parse::<u64>());
     let rounds = arguments.next().and_then(Result::ok).unwrap_or(5);
     let time = Duration::from_secs(arguments.next().and_then(Result::ok).unwrap_or(2));
-    let Some(_scenario) = Scenario::alone(&[Scenario::BPF, "nft"]) else { return Ok(()) };
+    let Some(_scenario) = Scenario::alone(&[Scenario::BPF, "nft", "iperf3"]) else { return Ok(()) };
+    if tcp {
+        return tcp::measure(rounds, time);
+    }
     let mut results = Way::ALL.map(|way| (way, Rounds::default()));
     for _ in 0..rounds {
         for (way, Rounds { flooded, even, live }) in &mut results {

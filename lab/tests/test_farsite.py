@@ -33,7 +33,7 @@ from quiver_lab.site import Ground
 from quiver_lab.store import Store
 from quiver_lab.testbed import Wires
 from quiver_lab.trial import Trial
-from quiver_lab.twohosts import devices
+from quiver_lab.twohosts import dpdk_devices
 from test_local import CORE, FIXED, FRAMES, RAW, need
 
 # They look at what all runs of this machine leave, so no two of them run at once.
@@ -251,7 +251,7 @@ def test_ports_of_dpdk_stand_in_the_configuration_of_the_router(tmp_path: Path) 
     assert "cpu { main-core 3 workers 1 }" in text
     assert "dpdk { dev 0000:02:00.0 { name left } dev 0000:02:00.1 { name right } }" in text
     assert interface_commands(cell, ("", ""), ground) == ([], ("left", "right"))
-    played = router.start_text(cell, ground.folder, devices("net_af_packet", ("e0", "e1")))
+    played = router.start_text(cell, ground.folder, dpdk_devices("net_af_packet", ("e0", "e1")))
     assert "dpdk { vdev net_af_packet0,iface=e0 { name left } vdev net_af_packet1,iface=e1 { name right } }" in played
     xdp = replace(ground, drivers=("af-xdp", "af-xdp"), macs=("02::1", "02::2"))
     assert interface_commands(cell, ("e0", "e1"), xdp) == (

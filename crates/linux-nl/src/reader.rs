@@ -209,7 +209,7 @@ impl Dump {
     }
 }
 
-/// The kernel gives the list as room comes in the socket, or is in another one still.
+/// The kernel postpones a list: it sends it as the socket is read (ENOBUFS), or it still sends another one (EBUSY).
 fn is_put_off(message: &Message) -> bool {
     matches!(message, Message::Error(error) if [Errno::NOBUFS, Errno::BUSY].iter().any(|e| e.raw_os_error() == error.wrapping_neg()))
 }
@@ -388,8 +388,8 @@ impl Reader {
         }
     }
 
-    /// The socket has been read empty. The kernel goes on with a list whenever the socket is read, so it is in none now; `true` where it
-    /// has been asked for one.
+    /// Asks for the next list if one is due; `true` if it asked. The socket is empty: the kernel continues a list each time the socket is
+    /// read, so it is sending none now.
     fn ask(&mut self) -> io::Result<bool> {
         let now = Instant::now();
         if self.dump.as_ref().is_some_and(|dump| dump.asked) {

@@ -147,8 +147,8 @@ class RemoteTestbed(_Strict):
         return left, right
 
 
-def devices(driver: str, ports: Sequence[str]) -> list[str]:
-    """What DPDK calls the ports that a driver is for; none where they are the kernel's."""
+def dpdk_devices(driver: str, ports: Sequence[str]) -> list[str]:
+    """DPDK's names of ports with this driver; none where the kernel drives them."""
     if driver in KERNEL_DRIVERS:
         return []
     return [f"{driver}{n},iface={port}" for n, port in enumerate(ports)] if driver in VIRTUAL_DRIVERS else list(ports)

@@ -66,8 +66,8 @@ impl Scene {
         panic!("not at rest: {:?}", self.reader.figures);
     }
 
-    /// Of the routes of [`Scene::routes`] those that the router is told of.
-    fn told(&self) -> usize {
+    /// How many routes of [`Scene::routes`] the router has.
+    fn count(&self) -> usize {
         self.reader.rib.all_told().filter(|(table, prefix)| *table == 0 && prefix.to_string().starts_with("20.")).count()
     }
 
@@ -93,7 +93,7 @@ fn after_an_overflow_nothing_is_asked_for_until_the_socket_is_empty() {
     // What changes now is announced again.
     scene.routes("del", 0..10);
     scene.rest();
-    assert_eq!(scene.told(), 1_990);
+    assert_eq!(scene.count(), 1_990);
     assert_eq!((scene.reader.figures.overruns, scene.reader.figures.comparisons), (1, 2));
 }
 
@@ -115,7 +115,7 @@ fn a_list_that_the_kernel_puts_off_is_waited_for() {
     scene.reader.dump = Some(Dump::begin(Instant::now()));
     scene.reader.request().unwrap();
     scene.rest();
-    assert_eq!(scene.told(), 2_000);
+    assert_eq!(scene.count(), 2_000);
     assert_eq!(scene.reader.figures.overruns, 1);
 }
 
@@ -132,7 +132,7 @@ fn a_comparison_whose_answer_is_lost_begins_anew() {
         scene.routes("add", list * 10..list * 10 + 10);
         while scene.reader.socket.read().unwrap() != Read::Empty {}
         scene.rest();
-        assert_eq!(scene.told(), list * 10 + 10);
+        assert_eq!(scene.count(), list * 10 + 10);
         assert_eq!(scene.reader.figures.comparisons, comparisons + 1);
     }
 }

@@ -20,7 +20,7 @@ from quiver_lab.operator import Operator
 from quiver_lab.site import Far, Site
 from quiver_lab.tester import QuiverTester
 from quiver_lab.trial import Trial
-from quiver_lab.twohosts import KERNEL_DRIVERS, devices
+from quiver_lab.twohosts import KERNEL_DRIVERS, dpdk_devices
 
 CHECK_PPS = 400.0
 CHECK_S = 0.25
@@ -180,7 +180,7 @@ def wire_ports(where: Site, cell: Cell, wires: testbed.Wires) -> tuple[str, str]
             return f"{driver}:{name}{more.get(driver, '')}"
         # A network card: its port has a core of its own where there are two.
         core = cores[at % len(cores)]
-        return f"dpdk:{devices(driver, wires.tester_ports)[at]},tx-core={core},rx-core={core}"
+        return f"dpdk:{dpdk_devices(driver, wires.tester_ports)[at]},tx-core={core},rx-core={core}"
 
     both = zip(where.tester_drivers(cell), wires.tester_ports, strict=True)
     left, right = (text(at, driver, name) for at, (driver, name) in enumerate(both))

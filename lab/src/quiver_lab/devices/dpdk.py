@@ -11,7 +11,7 @@ from quiver_lab.campaign import Cell
 from quiver_lab.devices.base import Adapter, Bench, DeviceError, check_connectivity, lab_absent, make_tester, wire_ports
 from quiver_lab.processes import last_line
 from quiver_lab.testbed import MEMIF_RING
-from quiver_lab.twohosts import KERNEL_DRIVERS, VIRTUAL_DRIVERS
+from quiver_lab.twohosts import KERNEL_DRIVERS, VIRTUAL_DRIVERS, dpdk_devices
 
 PROGRAM = "dpdk-testpmd"
 
@@ -48,7 +48,7 @@ class Testpmd(Adapter):
         elif cards:
             devices = [f"--allow={p}" for p in ports]
         else:
-            devices = [f"--vdev=net_af_packet{n},iface={p}" for n, p in enumerate(ports)]
+            devices = [f"--vdev={name}" for name in dpdk_devices("net_af_packet", ports)]
         return [
             *([] if cards else ["--no-huge", "-m", "256", "--no-pci"]), "--no-telemetry", f"--file-prefix=lab{folder.name}",
             f"--lcores=0@{core},1@{core}", *devices,

@@ -33,6 +33,7 @@ from quiver_lab.devices.base import (
 )
 from quiver_lab.devices.linux import counters_of, link_address, pin_receive
 from quiver_lab.processes import find, last_line, running
+from quiver_lab.twohosts import dpdk_devices
 
 PROGRAM = "dpdk-l3fwd"
 OWN_MACS = ("02:00:00:00:02:01", "02:00:00:00:02:02")
@@ -111,7 +112,7 @@ class L3fwd(Adapter):
                 for n, (port, mac) in enumerate(zip(ports, OWN_MACS, strict=True))
             ]
         else:
-            devices = [f"--vdev=net_af_packet{n},iface={port}" for n, port in enumerate(ports)]
+            devices = [f"--vdev={name}" for name in dpdk_devices("net_af_packet", ports)]
         queues = ",".join(f"({port},0,{port % threads})" for port in range(len(SIDES)))
         many = cell.ip == 4 and cell.routes + len(SIDES) > LPM_ROUTES
         return [

@@ -25,8 +25,7 @@ from quiver_lab.devices.base import (
 )
 from quiver_lab.devices.linux import pin_device
 from quiver_lab.site import Ground
-from quiver_lab.twohosts import KERNEL_DRIVERS, VIRTUAL_DRIVERS
-from quiver_lab.twohosts import devices as dpdk_devices
+from quiver_lab.twohosts import KERNEL_DRIVERS, VIRTUAL_DRIVERS, dpdk_devices
 
 ROUTER_MACS = ("02:00:00:00:02:01", "02:00:00:00:02:02")
 """Of the router's ports on veth: after a reset they are what the tester learned before it."""

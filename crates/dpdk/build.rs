@@ -25,7 +25,7 @@ mod linked {
 
     pub fn build() {
         let mut shim = cc::Build::new();
-        shim.files(["shim/eal.c", "shim/pool.c", "shim/burst.c", "shim/port.c"]);
+        shim.files(["shim/eal.c", "shim/pool.c", "shim/burst.c", "shim/port.c", "shim/times.c"]);
         // A burst is hot in every build of ours.
         shim.opt_level(3).define("ALLOW_EXPERIMENTAL_API", None).warnings(true).extra_warnings(true);
         for flag in pkg_config("--cflags") {

@@ -7,7 +7,8 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -186,7 +187,7 @@ def test_what_a_device_cannot_do_is_absent() -> None:
         assert why["dpdk", "nat", "veth", 4, 1] == "testpmd does not route"
 
 
-def test_times_of_devices_take_packet_sockets() -> None:
+def test_times_of_devices_take_packet_sockets_or_cards() -> None:
     text = yaml.safe_dump(
         {
             "schema": "quiver-campaign/1", "name": "local", "quick": True,
@@ -206,6 +207,19 @@ def test_times_of_devices_take_packet_sockets() -> None:
     ]:
         c = campaign.parse(text.replace("sender: xdp", f"sender: {sender}"))
         assert str(times_absent(c, cell, site.of(c))).startswith(why)
+
+    for drivers, clock, can in [
+        (("vfio-pci", "vfio-pci"), "card", True),
+        (("vfio-pci", "vfio-pci"), "kernel", False),
+        (("af-packet", "af-packet"), "kernel", True),
+        (("af-packet", "vfio-pci"), "card", False),
+        ((), "card", False),
+    ]:
+        where = cast(site.Site, SimpleNamespace(tester_drivers=lambda _, drivers=drivers: drivers))
+        c = campaign.parse(text.replace("timestamps: card", f"timestamps: {clock}"))
+        reason = times_absent(c, by_card, where)
+        assert (reason is None) == can
+        assert ("bound to DPDK" in (reason or "")) == (clock == "card" and not can)
 
 
 def arrived(space: testbed.Space, port: str) -> int:

@@ -156,4 +156,14 @@ int qd_queue_arm(uint16_t port, uint16_t queue, int on);
 int qd_queue_drain(int epoll);
 int qd_queue_waits(uint16_t port, uint16_t queue);
 
+// ---- times of frames: times.c
+
+int qd_times_find(void);
+int qd_times_on(uint16_t port);
+int qd_times_now(uint16_t port, uint64_t *ns);
+int qd_times_tx(uint16_t port, uint16_t queue, const uint8_t *frame, uint32_t len);
+int qd_times_left(uint16_t port, uint64_t *ns);
+uint64_t qd_times_came(const void *mbuf);
+const void *qd_mbuf_of(uint32_t buffer);
+
 #endif

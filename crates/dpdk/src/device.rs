@@ -2,7 +2,8 @@
 //!
 //! Invariants (cited by `unsafe` code here and in the queues):
 //! * D1: while [`Device::gate`] gives a port, that port is configured with at least the queues that were handed out, and runs.
-//!   Before it is stopped, the gate is closed and every thread has come round ([`Device::shut`] says who sees to that).
+//!   Before it is stopped, the gate is closed and every thread has come round ([`Device::shut`] says who sees to that). Threads
+//!   that are none of the graph's use the port inside [`Device::visit`] only, which `shut` waits for.
 //! * D2: a receive queue is used by one thread at a time (it is `&mut` in its owner); a transmit queue under its lock.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -13,6 +14,7 @@ use quiver_graph::Link;
 
 use crate::eal::reason;
 use crate::ffi::{self, PortConfig, PortInfo};
+use crate::times::Listener;
 use crate::wish::{DeviceConfig, RSS_DEFAULT};
 
 /// Largest frame that interfaces have, bytes without FCS.
@@ -32,6 +34,7 @@ const TELLS_LINK: u32 = 1 << 1;
 const TELLS_REMOVAL: u32 = 1 << 3;
 /// Bits of `RTE_ETH_RX_OFFLOAD_…` and `RTE_ETH_TX_OFFLOAD_…`; the shim asserts them.
 const RX_SCATTER: u64 = 1 << 13;
+const RX_TIMES: u64 = 1 << 14;
 const TX_SEGMENTS: u64 = 1 << 15;
 const TX_CHECKSUMS: u64 = 1 << 2 | 1 << 3;
 const TX_FAST_FREE: u64 = 1 << 16;
@@ -138,6 +141,10 @@ pub struct Device {
     tx: Vec<TxSlot>,
     /// Its interface has gone.
     retired: AtomicBool,
+    /// Held by a thread that is none of the graph's while it uses the port.
+    visitor: Mutex<()>,
+    /// Who is shown what it receives, with times.
+    pub listener: Listener,
 }
 
 impl std::fmt::Debug for Device {
@@ -208,6 +215,8 @@ impl Device {
             copying,
             has_interrupts: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            visitor: Mutex::new(()),
+            listener: Listener::default(),
             setup: Mutex::new(setup),
             name,
         });
@@ -277,10 +286,38 @@ impl Device {
     /// Closes the gate and gives the port. The caller lets every thread of the router come round before it stops the port.
     #[must_use]
     pub fn shut(&self) -> Option<u16> {
-        match self.gate.swap(SHUT, Ordering::AcqRel) {
-            SHUT => None,
-            port => Some(port as u16),
-        }
+        let port = self.gate.swap(SHUT, Ordering::AcqRel);
+        // Whoever visits it now ends; whoever comes next finds the gate closed.
+        drop(self.visitor.lock().unwrap_or_else(PoisonError::into_inner));
+        (port != SHUT).then_some(port as u16)
+    }
+
+    /// Has a thread that is none of the graph's use the port; `None` where it does not run.
+    pub fn visit<T>(&self, with: impl FnOnce(u16) -> T) -> Option<T> {
+        let _visitor = self.visitor.lock().unwrap_or_else(PoisonError::into_inner);
+        self.gate().map(with)
+    }
+
+    /// Whether it can give all that it receives times.
+    pub fn can_time(&self) -> bool {
+        self.setup().info.rx_offloads & RX_TIMES != 0
+    }
+
+    /// Whether it is set up to give all that it receives times.
+    pub fn times(&self) -> bool {
+        self.setup().config.rx_offloads & RX_TIMES != 0
+    }
+
+    /// Sets a port up, after it was [shut](Self::shut), to give all that it receives times, and to look at each mbuf that it
+    /// sends: drivers that may free them without a look do not see which are to have times.
+    ///
+    /// # Errors
+    /// The device refuses.
+    pub fn restart_with_times(&self, port: u16) -> Result<(), DeviceError> {
+        self.restart(port, |config| {
+            config.rx_offloads |= RX_TIMES;
+            config.tx_offloads &= !TX_FAST_FREE;
+        })
     }
 
     /// Stops, closes and gives up a port that nobody uses any more.

@@ -171,4 +171,12 @@ unsafe extern "C" {
     pub fn qd_queue_arm(port: u16, queue: u16, on: c_int) -> c_int;
     pub fn qd_queue_drain(epoll: c_int) -> c_int;
     pub fn qd_queue_waits(port: u16, queue: u16) -> c_int;
+
+    pub safe fn qd_times_find() -> c_int;
+    pub fn qd_times_on(port: u16) -> c_int;
+    pub fn qd_times_now(port: u16, ns: *mut u64) -> c_int;
+    pub fn qd_times_tx(port: u16, queue: u16, frame: *const u8, len: u32) -> c_int;
+    pub fn qd_times_left(port: u16, ns: *mut u64) -> c_int;
+    pub fn qd_times_came(mbuf: *const c_void) -> u64;
+    pub fn qd_mbuf_of(buffer: u32) -> *const c_void;
 }

@@ -29,7 +29,8 @@
 //! Deliberately not used: checksum results on receive (the header's checksum is checked in the graph, for less than a test of
 //! flags costs, and nothing else of a forwarded packet is), segmentation and reassembly by the device.
 //!
-//! **Without a router.** The tester has no network layer, but the same devices: [`standalone`] opens them for any graph.
+//! **Without a router.** The tester has no network layer, but the same devices: [`standalone`] opens them for any graph, and
+//! [`times`] has their cards give frames times.
 //!
 //! May use: buffer, graph; with the feature `plugin` (the default) net, control and command as well. Without the feature `linked`
 //! this crate is the section's syntax and [`pci`].
@@ -60,6 +61,8 @@ mod port;
 mod rx;
 #[cfg(feature = "linked")]
 pub mod standalone;
+#[cfg(feature = "linked")]
+pub mod times;
 #[cfg(feature = "linked")]
 mod tx;
 

@@ -9,7 +9,7 @@ use quiver_graph::{RxBurst, RxQueue, RxState, Segment};
 
 use crate::device::Device;
 use crate::ffi::{self, BURST, Part, Received};
-use crate::{eal, memory};
+use crate::{eal, memory, times};
 
 /// Many drivers give so many packets at a time, however many are asked for: fewer mean that no more are there.
 const DRIVER_BURST: usize = 32;
@@ -81,6 +81,9 @@ impl DpdkRx {
             return 0;
         }
         let received = &*self.received;
+        if self.device.listener.listens() {
+            times::show(&self.device.listener, received);
+        }
         let mut at = 0;
         for count in &received.count[..received.packets as usize] {
             let segments = &received.segment[at..at + usize::from(*count)];
@@ -103,6 +106,10 @@ impl DpdkRx {
         // SAFETY: D1, D2; room for as many as asked for.
         let got = unsafe { ffi::qd_rx_copying(port, self.queue, wanted as u32, mbufs.as_mut_ptr()) as usize };
         for mbuf in &mbufs[..got.min(BURST)] {
+            if self.device.listener.listens() {
+                // SAFETY: a packet that was just received.
+                unsafe { times::show_mbuf(&self.device.listener, *mbuf) };
+            }
             let mut parts = [Part { bytes: std::ptr::null(), len: 0 }; PARTS];
             // SAFETY: a packet that was just received, and room for as many parts as said.
             let n = unsafe { ffi::qd_parts(*mbuf, parts.as_mut_ptr(), PARTS as u32) as usize };

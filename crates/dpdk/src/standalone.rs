@@ -10,6 +10,7 @@ use quiver_buffer::Pool;
 use crate::device::{Device, DeviceError, Limits, device_name};
 use crate::eal::{self, Settings};
 use crate::port::DpdkPort;
+use crate::times::{self, Takes, TimedRx, TimedTx, TimesError};
 use crate::wish::DeviceConfig;
 use crate::{memory, pci};
 
@@ -152,11 +153,40 @@ impl Devices {
         self.entries.iter_mut().for_each(|entry| entry.look(now, come_round));
     }
 
+    fn device(&self, devargs: &str) -> Option<&Arc<Device>> {
+        let name = device_name(devargs);
+        self.entries.iter().find(|entry| entry.device.name == name).map(|entry| &entry.device)
+    }
+
+    /// Has devices give frames times, from now on for as long as they are open: those that are sent by one, and those that
+    /// come to the other. One that was not set up for it is stopped and started again. `come_round` as in
+    /// [`serve`](Self::serve).
+    ///
+    /// # Errors
+    /// A driver has no such times, or the two have clocks of their own.
+    pub fn switch_times_on(&self, devargs: [&str; 2], come_round: &mut dyn FnMut()) -> Result<(), TimesError> {
+        let [Some(from), Some(to)] = devargs.map(|devargs| self.device(devargs)) else { return Ok(()) };
+        times::switch_on(from, come_round)?;
+        if Arc::ptr_eq(from, to) {
+            return Ok(());
+        }
+        times::switch_on(to, come_round)?;
+        times::check_clocks(from, to)
+    }
+
+    /// What sends frames by the first device and tells when they left, and what tells when those came to the second that
+    /// `takes` takes; their times are [on](Self::switch_times_on). None where one of them is not open.
+    ///
+    /// # Errors
+    /// The clock cannot be read.
+    pub fn timed(&self, devargs: [&str; 2], takes: Takes) -> Result<Option<(TimedTx, TimedRx)>, TimesError> {
+        let [Some(from), Some(to)] = devargs.map(|devargs| self.device(devargs)) else { return Ok(None) };
+        Ok(Some((TimedTx::new(from.clone()), TimedRx::new(to.clone(), takes)?)))
+    }
+
     /// Frames that a device has dropped because nobody took them in time.
     pub fn missed(&self, devargs: &str) -> u64 {
-        let name = device_name(devargs);
-        let device = self.entries.iter().find(|entry| entry.device.name == name).map(|entry| &entry.device);
-        let counters = device.map_or_else(Vec::new, |device| device.counters());
+        let counters = self.device(devargs).map_or_else(Vec::new, |device| device.counters());
         counters.iter().filter(|(name, _)| MISSED.contains(&name.as_str())).map(|(_, count)| count).sum()
     }
 }

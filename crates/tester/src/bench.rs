@@ -16,6 +16,7 @@ use quiver_buffer::{PageSize, Region, RegionConfig};
 use quiver_drivers::af_packet::{AfPacket, AfPacketConfig};
 use quiver_drivers::af_xdp::{AfXdp, AfXdpConfig};
 use quiver_drivers::memif::{Key, Memif, MemifConfig, Mode, Role};
+use quiver_drivers::stamped::Tail;
 use quiver_drivers::tap::{Tap, TapConfig};
 use quiver_drivers::xdp_engine::{self, XdpEngine};
 use quiver_graph::clock::Clock;
@@ -28,7 +29,7 @@ use quiver_tables::qsbr;
 use quiver_wire::MacAddr;
 
 use crate::answer::Host;
-use crate::dpdk::Dpdk;
+use crate::dpdk::{Dpdk, TimedEnds};
 use crate::port::{Engine, PortSpec};
 use crate::sink::{Inbox, Inboxes, Sink, lock};
 use crate::source::{Job, Source};
@@ -369,6 +370,22 @@ impl Bench {
             }
         }
         Ok(())
+    }
+
+    /// Has DPDK's devices give frames times that go from the first to the second.
+    ///
+    /// # Errors
+    /// Why they give none, in a line.
+    pub(crate) fn switch_times_on(&mut self, devices: [&Engine; 2]) -> Result<(), String> {
+        self.dpdk.switch_times_on(devices, &mut self.graph)
+    }
+
+    /// What sends such frames, and what tells when those came that end as `tail` says.
+    ///
+    /// # Errors
+    /// Why there is none, in a line.
+    pub(crate) fn timed(&self, devices: [&Engine; 2], tail: Tail) -> Result<TimedEnds, String> {
+        self.dpdk.timed(devices, tail)
     }
 
     /// What the ports receive.

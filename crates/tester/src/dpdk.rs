@@ -3,13 +3,23 @@
 use std::sync::Arc;
 
 use quiver_buffer::Pool;
+use quiver_drivers::stamped::Tail;
 use quiver_graph::{Graph, Port};
 
 use crate::bench::BenchError;
 use crate::port::{Engine, PortSpec};
+use crate::stamped::ports::{TimedReceiver, TimedSender};
+#[cfg(feature = "dpdk")]
+use {crate::stamped::ports::Told, std::io};
 
 #[cfg(feature = "dpdk")]
-use quiver_dpdk::standalone::{Devices, Wanted};
+use quiver_dpdk::{
+    standalone::{Devices, Wanted},
+    times::{TimedRx, TimedTx},
+};
+
+/// What sends frames with times, and what receives them.
+pub(crate) type TimedEnds = (Box<dyn TimedSender>, Box<dyn TimedReceiver>);
 
 /// The devices of a bench; empty where it has none.
 pub struct Dpdk {
@@ -64,6 +74,34 @@ impl Dpdk {
         }
     }
 
+    /// Has devices give frames times that go from the first to the second.
+    ///
+    /// # Errors
+    /// Why they give none, in a line.
+    pub fn switch_times_on(&self, devices: [&Engine; 2], graph: &mut Graph) -> Result<(), String> {
+        let Some((own, names)) = self.named(devices) else { return Ok(()) };
+        let on = own.switch_times_on(names, &mut || {
+            graph.fleet().each(|_| ());
+        });
+        on.map_err(|error| error.to_string())
+    }
+
+    /// What sends such frames, and what tells when those came that end as `tail` says.
+    ///
+    /// # Errors
+    /// Why there is none, in a line.
+    pub(crate) fn timed(&self, devices: [&Engine; 2], tail: Tail) -> Result<TimedEnds, String> {
+        let (own, names) = self.named(devices).ok_or("DPDK was not started")?;
+        let ends = own.timed(names, Box::new(move |frame| tail.takes(frame))).map_err(|error| error.to_string())?;
+        let (tx, rx) = ends.ok_or("its device is not open")?;
+        Ok((Box::new(tx), Box::new(rx)))
+    }
+
+    fn named<'a>(&self, devices: [&'a Engine; 2]) -> Option<(&Devices, [&'a str; 2])> {
+        let [from, to] = devices.map(devargs);
+        Some((self.devices.as_ref()?, [from?, to?]))
+    }
+
     /// Frames that a port's device has dropped because the tester did not take them in time.
     pub fn missed(&self, engine: &Engine) -> u64 {
         self.devices.as_ref().zip(devargs(engine)).map_or(0, |(devices, devargs)| devices.missed(devargs))
@@ -105,8 +143,42 @@ impl Dpdk {
     /// Nothing to look after.
     pub fn serve(&mut self, _graph: &mut Graph) {}
 
+    /// There are none.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn switch_times_on(&self, _devices: [&Engine; 2], _graph: &mut Graph) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// There are none.
+    ///
+    /// # Errors
+    /// Always.
+    pub(crate) fn timed(&self, _devices: [&Engine; 2], _tail: Tail) -> Result<TimedEnds, String> {
+        Err("this tester was built without DPDK".into())
+    }
+
     /// None.
     pub fn missed(&self, _engine: &Engine) -> u64 {
         0
+    }
+}
+
+#[cfg(feature = "dpdk")]
+impl TimedSender for TimedTx {
+    fn send(&mut self, frame: &[u8]) -> io::Result<bool> {
+        Self::send(self, frame)
+    }
+
+    fn departed(&mut self, buffer: &mut [u8]) -> Told {
+        Self::departed(self, buffer)
+    }
+}
+
+#[cfg(feature = "dpdk")]
+impl TimedReceiver for TimedRx {
+    fn arrived(&mut self, buffer: &mut [u8]) -> Told {
+        Self::arrived(self, buffer)
     }
 }

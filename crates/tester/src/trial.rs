@@ -303,6 +303,11 @@ pub(crate) fn run_with(
     watch: &mut dyn Watch,
 ) -> Result<(Report, Option<Task>), TrialError> {
     let mut go_on = || watch.progress(&Progress::default());
+    let sides = sides(plan, bench.ports().len() == 2)?;
+    for (_, ports, streams) in &sides {
+        let port = bench.ports()[ports.0].spec.to_string();
+        stamped::switch_on(bench, *ports, streams).map_err(|error| TrialError::Timestamps { port, error })?;
+    }
     bench.wait_for_links(plan.patience, &mut go_on)?;
     bench.probe()?;
     let hops = bench.next_hops(plan.patience, &mut go_on)?;
@@ -310,19 +315,9 @@ pub(crate) fn run_with(
     let mut directions = Vec::new();
     let mut jobs = Vec::new();
     let mut base = 0_u16;
-    let two = bench.ports().len() == 2;
     let mut seeds = Random::new(plan.seed);
-    for (side, tx) in [(Side::Left, 0), (Side::Right, 1)] {
-        let streams: Vec<Stream> = plan.profile.streams_from(side).into_iter().map(|s| sized(s, plan)).collect();
-        if streams.is_empty() {
-            continue;
-        }
-        if tx == 1 && !two {
-            return Err(TrialError::OnePort);
-        }
-        let rx = if two { 1 - tx } else { 0 };
-        let name = if side == Side::Left { "left-to-right" } else { "right-to-left" };
-        let (direction, mut of) = prepare(bench, plan, name, (tx, rx), streams, hops[tx], (tag, base), &mut seeds)?;
+    for (name, ports, streams) in sides {
+        let (direction, mut of) = prepare(bench, plan, name, ports, streams, hops[ports.0], (tag, base), &mut seeds)?;
         base += direction.planned.len() as u16;
         directions.push(direction);
         jobs.append(&mut of);
@@ -336,6 +331,22 @@ pub(crate) fn run_with(
     let report = conduct(bench, plan, directions, (jobs, in_kernel), watch);
     let tap = at.and_then(|port| lock(&bench.inboxes()[port]).tap.take());
     Ok((report, tap.map(Tap::into_task)))
+}
+
+/// The directions in which something is sent: their names, the ports that send and receive, and the streams.
+#[allow(clippy::type_complexity, reason = "taken apart by its one caller")]
+fn sides(plan: &Plan, two: bool) -> Result<Vec<(&'static str, (usize, usize), Vec<Stream>)>, TrialError> {
+    let mut sides = Vec::new();
+    for (side, tx, name) in [(Side::Left, 0, "left-to-right"), (Side::Right, 1, "right-to-left")] {
+        let streams: Vec<Stream> = plan.profile.streams_from(side).into_iter().map(|s| sized(s, plan)).collect();
+        if tx == 1 && !two && !streams.is_empty() {
+            return Err(TrialError::OnePort);
+        }
+        if !streams.is_empty() {
+            sides.push((name, (tx, if two { 1 - tx } else { 0 }), streams));
+        }
+    }
+    Ok(sides)
 }
 
 /// The stream with the trial's sizes in place of its own: streams with a rate of their own keep theirs.
@@ -446,8 +457,7 @@ fn prepare(
     } else {
         sent.push(Arc::new(Sent::new(streams.len())));
         let told = sent[threads].clone();
-        let ports = bench.ports();
-        let ready = stamped::Ready::new((&ports[tx], &ports[rx]), tag, &clocks, single, told);
+        let ready = stamped::Ready::new(bench, (tx, rx), tag, &clocks, single, told);
         let ready = ready.map_err(|error| TrialError::Timestamps { port: port_name, error })?;
         Some(Stamped::Ready(Box::new(ready)))
     };

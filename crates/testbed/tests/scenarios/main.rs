@@ -55,6 +55,7 @@ mod scene;
 mod snmp;
 mod tester;
 mod tester_tcp;
+mod tester_times;
 mod vrrp;
 mod vxlan;
 mod watchdog;

@@ -1,31 +1,32 @@
 //! Streams whose frames have times of the devices: a network card's, or the kernel's. What the tester's own work adds is not in them.
 //!
 //! ```text
-//!   pace ──► maker ──► packet socket ──► device ═══ device under test ═══ device ──┬──► the port's driver: counted as all frames are
-//!                         │ left at                                      came at │
-//!                         └──────────────► account: pairs by number ◄────────────┘
+//!   pace ──► maker ──► sender ──► device ═══ device under test ═══ device ──┬──► the port's driver: counted as all frames are
+//!                         │ left at                                 came at │
+//!                         └───────────► account: pairs by number ◄──────────┘
 //! ```
 //!
 //! A thread for each direction sends these frames one at a time, beside the threads that send the load, and takes their times. It
 //! sleeps in between.
 
 mod account;
+pub(crate) mod ports;
 mod thread;
 
 use std::sync::Arc;
 
-use quiver_drivers::stamped::{CardClock, Clock, StampError, StampedRx, StampedTx, Tail};
+use quiver_drivers::stamped::{Clock, StampError, Tail};
 use serde::{Deserialize, Serialize};
 
 pub use account::{Account, Timed};
+use ports::Ends;
 pub use thread::Running;
 
-use crate::bench::Opened;
+use crate::bench::Bench;
 use crate::maker::Maker;
 use crate::pace::Pace;
-use crate::port::Engine;
-use crate::signature;
 use crate::source::Sent;
+use crate::{profile, signature};
 
 /// Most frames a second of such a stream: each one is a system call or three.
 pub const FASTEST: f64 = 10_000.0;
@@ -90,9 +91,18 @@ impl Found {
 /// Why frames cannot have times, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum TimesError {
-    /// The port is no device of the kernel's, or its frames never come to a socket.
-    #[error("its frames need devices with packet sockets: {0} is no af-packet: port")]
+    /// The port is no device that knows times.
+    #[error("frames with times need af-packet: or dpdk: ports: {0} is none")]
     Port(String),
+    /// A port that the kernel knows nothing of.
+    #[error("the kernel does not see the frames of {0}: take the card's times")]
+    Unseen(String),
+    /// Two sorts of ports.
+    #[error("{0} and {1} have times of different clocks: take two af-packet: or two dpdk: ports")]
+    Kinds(String, String),
+    /// DPDK gives none, and says why.
+    #[error("{0}")]
+    Dpdk(String),
     /// Two sorts of times in one direction.
     #[error("the streams of a direction have times of the card or of the kernel, not of both")]
     Mixed,
@@ -116,10 +126,7 @@ pub enum TimesError {
 
 /// The streams of a direction, ready to be sent.
 pub struct Ready {
-    tx: StampedTx,
-    rx: StampedRx,
-    /// They give times for as long as these live.
-    _cards: Vec<CardClock>,
+    ends: Ends,
     streams: Vec<Stream>,
     sent: Arc<Sent>,
     tag: u8,
@@ -127,46 +134,43 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Opens the sockets of a direction; `sent` is told what leaves.
+    /// Opens both ends of a direction; `sent` is told what leaves.
     ///
     /// # Errors
     /// The ports or their cards give no such times.
     pub fn new(
-        ports: (&Opened, &Opened),
+        bench: &mut Bench,
+        ports: (usize, usize),
         tag: u8,
         clocks: &[Timestamps],
         streams: Vec<Stream>,
         sent: Arc<Sent>,
     ) -> Result<Self, TimesError> {
-        let device = |port: &Opened| match &port.spec.engine {
-            Engine::AfPacket(name) => Ok(name.clone()),
-            _ => Err(TimesError::Port(port.spec.to_string())),
-        };
-        let (from, to) = (device(ports.0)?, device(ports.1)?);
-        let &[clock, ref others @ ..] = clocks else { unreachable!("a direction with times has a stream with times") };
-        if others.iter().any(|other| *other != clock) {
-            return Err(TimesError::Mixed);
-        }
+        let clock = one(clocks)?;
         let total = |s: &Stream| s.pace.total().unwrap_or(u64::MAX);
         if let Some(many) = streams.iter().map(total).find(|n| *n > MOST) {
             return Err(TimesError::Many(many as f64));
-        }
-        let mut cards = Vec::new();
-        if clock == Timestamps::Card {
-            let sends = CardClock::switch_on(&from)?;
-            // A device that sends and receives is one card.
-            let receives = if from == to { None } else { Some(CardClock::switch_on(&to)?) };
-            if let Some(other) = receives.as_ref().filter(|other| other.number() != sends.number()) {
-                let clocks = (sends.number(), other.number());
-                return Err(TimesError::Clocks { tx: ports.0.spec.to_string(), rx: ports.1.spec.to_string(), clocks });
-            }
-            cards = [Some(sends), receives].into_iter().flatten().collect();
         }
         let ids = streams.iter().map(|s| s.id);
         let range = (ids.clone().min().unwrap_or(0), ids.max().unwrap_or(0));
         let tail = signature::tail(tag, range);
         let tail = Tail { word: tail.0, range: tail.1 };
-        let (tx, rx) = (StampedTx::open(&from, clock.clock())?, StampedRx::open(&to, clock.clock(), tail)?);
-        Ok(Self { tx, rx, _cards: cards, streams, sent, tag, clock })
+        let ends = ports::open(bench, ports, clock, tail)?;
+        Ok(Self { ends, streams, sent, tag, clock })
     }
+}
+
+/// The one clock of a direction's streams with times.
+fn one(clocks: &[Timestamps]) -> Result<Timestamps, TimesError> {
+    let &[clock, ref others @ ..] = clocks else { unreachable!("a direction with times has a stream with times") };
+    if others.iter().all(|other| *other == clock) { Ok(clock) } else { Err(TimesError::Mixed) }
+}
+
+/// Has the ports of a direction give its streams times, where that takes a new start of a device.
+///
+/// # Errors
+/// They give no such times.
+pub fn switch_on(bench: &mut Bench, ports: (usize, usize), streams: &[profile::Stream]) -> Result<(), TimesError> {
+    let clocks: Vec<Timestamps> = streams.iter().filter_map(|stream| stream.timestamps).collect();
+    if clocks.is_empty() { Ok(()) } else { ports::switch_on(bench, ports, one(&clocks)?) }
 }

@@ -9,9 +9,9 @@ use super::{Account, Found, Ready};
 use crate::signature::{Reading, Signature};
 use crate::time::Time;
 
-/// Longest sleep: what waits in the sockets is taken as often.
+/// Longest sleep: times that wait are taken as often.
 const NAP: u64 = 1_000_000;
-/// Frames taken from a socket before the next one is sent.
+/// Frames whose times are taken before the next one is sent.
 const TAKEN: usize = 64;
 /// Bytes of a frame and what a device may put before it.
 const FRAME: usize = 16 << 10;
@@ -121,7 +121,7 @@ impl Thread {
             } else {
                 stream.maker.restamp(&mut self.frame, now);
             }
-            match self.ready.tx.send(&self.frame) {
+            match self.ready.ends.tx.send(&self.frame) {
                 Ok(true) => {
                     sent.frames[stream.at].fetch_add(1, Ordering::Relaxed);
                     sent.bytes[stream.at].fetch_add(self.frame.len() as u64 + 4, Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl Thread {
         for arrivals in [false, true] {
             for taken in 0..TAKEN {
                 let buffer = &mut self.buffer;
-                let found = if arrivals { self.ready.rx.arrived(buffer) } else { self.ready.tx.departed(buffer) };
+                let found = if arrivals { self.ready.ends.rx.arrived(buffer) } else { self.ready.ends.tx.departed(buffer) };
                 let (length, time) = match found {
                     Ok(Some(found)) => found,
                     Ok(None) => break,

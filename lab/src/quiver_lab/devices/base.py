@@ -131,14 +131,18 @@ def procedure_absent(campaign: Campaign, cell: Cell, *, resets: str | None) -> s
 
 
 def times_absent(campaign: Campaign, cell: Cell, where: Site) -> str | None:
-    """What keeps frames from having the times that a cell's procedure asks for: sockets alone tell them."""
+    """What keeps frames from having the times that a cell's procedure asks for: sockets and cards tell them."""
     procedure = campaign.procedures[cell.procedure]
     if not isinstance(procedure, TaggedLatency) or procedure.timestamps == "tester":
         return None
-    if set(where.tester_drivers(cell)) == {"af-packet"}:
+    drivers, whose = set(where.tester_drivers(cell)), procedure.timestamps
+    if drivers == {"af-packet"} or (drivers and whose == "card" and not drivers & set(KERNEL_DRIVERS)):
         return None
-    whose = procedure.timestamps
-    return f"times of the {whose} need the tester's ports on packet sockets (sender: af-packet on veth, or a card's interface)"
+    cards = ", or cards bound to DPDK" if whose == "card" else ""
+    return (
+        f"times of the {whose} need the tester's ports on packet sockets"
+        f" (sender: af-packet on veth, or a card's interface){cards}"
+    )
 
 
 def here_only(campaign: Campaign) -> str | None:

@@ -79,6 +79,7 @@ lint-rust:
 	cargo fmt --all --check
 	for plugin in linked rust; do cargo fmt --check --manifest-path examples/plugins/$$plugin/Cargo.toml || exit 1; done
 	cargo clippy --locked --workspace --all-targets $(DPDK) -- -D warnings
+	cargo clippy --locked --workspace --test scenarios $(DPDK) -- -D warnings
 	cargo clippy --locked --manifest-path examples/plugins/rust/Cargo.toml --target-dir $(TARGET) -- -D warnings
 	scripts/check-aarch64 check
 

@@ -308,10 +308,15 @@ pub fn listener(path: &Path) -> OwnedFd {
 /// Where the system has none.
 pub fn lingering() -> (std::net::TcpStream, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listener");
+    // The other end has no room for what is written below, however late the kernel passes it on: or all of it could arrive, and
+    // nothing would be left to wait for.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 1).expect("the smallest buffer");
     let near = std::net::TcpStream::connect(listener.local_addr().expect("address")).expect("connection");
     let (far, _) = listener.accept().expect("accept");
     rustix::net::sockopt::set_socket_linger(&near, Some(Duration::from_secs(3600))).expect("linger");
     near.set_nonblocking(true).expect("non-blocking");
-    while io::Write::write(&mut &near, &[0; 65_536]).is_ok() {}
+    let written: usize = std::iter::from_fn(|| io::Write::write(&mut &near, &[0; 65_536]).ok()).sum();
+    let room = rustix::net::sockopt::socket_recv_buffer_size(&far).expect("a size");
+    assert!(written > room, "{written} bytes were written, and the other end has room for {room}");
     (near, far)
 }

@@ -19,8 +19,8 @@
 //! whatever prefixes it was made of. Nodes and leaves are never changed once published. An update makes new arrays for the
 //! node it changes and for those on the way up to the root word, and publishes all of it by one store (`writer`).
 //!
-//! Lookups of several addresses at a time overlap their cache misses: [`Lpm6::lookup_batch`] walks eight in step. While all of
-//! them are at one node, its jump may take them over several at once.
+//! Lookups of several addresses at a time overlap their cache misses: [`Lpm6::lookup_batch`] walks eight in step. As far as all
+//! of them have the same bits, one walks for all, and jumps over nodes with one node below.
 
 use crate::cpu::opaque;
 use crate::mem::{Budget, PageKind, SharedArray};
@@ -117,6 +117,29 @@ impl Table {
         words
     }
 
+    /// Walks along the first `bits` of an address, [`ROOT_BITS`] or more: the word where it arrives, and how many bits led there.
+    #[inline(always)]
+    fn walk(&self, addr: u128, bits: u32) -> (u32, u32) {
+        let mut word = self.root_word(addr);
+        let mut key = !addr << ROOT_BITS;
+        let mut from = ROOT_BITS;
+        while word & NODE != 0 && from + STEP_BITS <= bits {
+            let at = word & !NODE;
+            let (jump, ahead) = (self.jump(at), (key >> 64) as u64);
+            let steps = jump.steps();
+            let by = if steps != 0 && from + steps * STEP_BITS <= bits && jump.leads(ahead) {
+                word = NODE | jump.node();
+                steps * STEP_BITS
+            } else {
+                word = self.step(at, (ahead >> (64 - STEP_BITS)) as u32);
+                STEP_BITS
+            };
+            key <<= by;
+            from += by;
+        }
+        (word, from)
+    }
+
     /// The jump of node `index`.
     #[inline(always)]
     fn jump(&self, index: u32) -> Jump {
@@ -144,6 +167,16 @@ fn step_in([vector, leafvec, bases]: [u64; 3], above: u32) -> u32 {
     let upto = select_unpredictable(below, vector, leafvec);
     let base = select_unpredictable(below, bases >> 32, bases) as u32;
     base.wrapping_add(upto.count_ones())
+}
+
+/// How many bits, from the first on, all these addresses have alike.
+#[inline(always)]
+fn agreed<const N: usize>(addrs: &[u128; N]) -> u32 {
+    let differ = |half: u32| addrs.iter().fold(0, |differ, addr| differ | ((addr ^ addrs[0]) >> half) as u64);
+    match differ(64) {
+        0 => 64 + differ(0).leading_zeros(),
+        differ => differ.leading_zeros(),
+    }
 }
 
 /// The complements of 64 bits of each address, from bit `from` on.
@@ -207,40 +240,29 @@ impl Lpm6 {
     pub fn lookup_group<const N: usize>(&self, addrs: &[u128; N]) -> [u32; N] {
         let table = &*self.table;
         let mut words = [0u32; N];
-        let (mut any, mut all) = (0, !0);
-        for k in 0..N {
-            words[k] = table.root_word(addrs[k]);
-            any |= words[k];
-            all &= words[k];
-        }
         let mut from = ROOT_BITS;
+        let alike = agreed(addrs);
+        if alike >= ROOT_BITS {
+            // The first address walks for all, as far as they have the same bits.
+            let (word, at) = table.walk(addrs[0], alike);
+            if word & NODE == 0 {
+                return [table.leaf(word); N];
+            }
+            // Here they part.
+            words = table.step_all(word & !NODE, &window(addrs, at));
+            from = at + STEP_BITS;
+        } else {
+            for k in 0..N {
+                words[k] = table.root_word(addrs[k]);
+            }
+        }
+        let (mut any, mut all) = words.iter().fold((0, !0), |(any, all), word| (any | word, all & word));
         while any & NODE != 0 && from < 128 {
             // As many bits as a register has: most walks end within the first ones.
             let mut keys = if from == ROOT_BITS { window(addrs, ROOT_BITS) } else { window(addrs, from) };
             let mut left = WINDOW / STEP_BITS;
             // None has arrived: on the first steps, and where all go to prefixes of one length.
             while all & NODE != 0 && left > 0 {
-                if any == all {
-                    // All are at one node.
-                    let (jump, mut at) = (table.jump(any & !NODE), any & !NODE);
-                    let steps = jump.steps();
-                    if steps != 0 && steps < left && jump.leads(&keys) {
-                        at = jump.node();
-                        for key in &mut keys {
-                            *key <<= steps * STEP_BITS;
-                        }
-                        left -= steps;
-                    }
-                    words = table.step_all(at, &keys);
-                    (any, all) = (0, !0);
-                    for k in 0..N {
-                        keys[k] <<= STEP_BITS;
-                        any |= words[k];
-                        all &= words[k];
-                    }
-                    left -= 1;
-                    continue;
-                }
                 (any, all) = (0, !0);
                 for k in 0..N {
                     // The compiler would gather the steps of a group into vectors, and take them apart again for every load

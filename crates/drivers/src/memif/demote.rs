@@ -47,17 +47,21 @@ fn lines(first: *const u8, len: usize) -> impl Iterator<Item = *const u8> {
 /// This core should not touch them again soon: they would have to come back.
 #[inline(always)]
 pub(super) fn demote(first: *const u8, len: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for line in lines(first, len) {
-        // SAFETY: a hint that changes no byte and, by the manual, faults on no address; processors without the instruction take it for a
-        // no-op.
-        unsafe {
-            std::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (first, len);
+    lines(first, len).for_each(demote_line);
 }
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn demote_line(line: *const u8) {
+    // SAFETY: a hint that changes no byte and, by the manual, faults on no address; processors without the instruction take it for a no-op.
+    unsafe {
+        std::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn demote_line(_: *const u8) {}
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Jumps: what leads a group of lookups over nodes with one node below each.
+//! Jumps: what leads a walk over nodes with one node below each.
 //!
 //! ```text
 //!    63                  28 27 26   24 23             0
@@ -8,8 +8,8 @@
 //!   +----------------------+--+-------+----------------+
 //! ```
 //!
-//! Where a table has few routes, a walk goes down such a chain: four nodes on the way to a /48, seven to a /64. A group whose
-//! walks are all at one node compares all its addresses with the bits at once. A walk that is not with the others never looks.
+//! Where a table has few routes, a walk goes down such a chain: four nodes on the way to a /48, seven to a /64. A walk for a
+//! group of addresses compares its bits with the way at once; a walk of a single address never looks.
 
 use super::STEP_BITS;
 
@@ -47,11 +47,10 @@ impl Jump {
         (self.0 >> NODE_BITS) as u32 & ((1 << STEPS_BITS) - 1)
     }
 
-    /// Whether the walks with these keys, complements of the bits to come, all go there. There are steps.
+    /// Whether a walk with this key, the complement of the bits to come, goes there. There are steps.
     #[inline(always)]
-    pub fn leads<const N: usize>(self, keys: &[u64; N]) -> bool {
-        let differ = keys.iter().fold(0, |differ, key| differ | (key ^ self.0));
-        differ >> (64 - self.steps() * STEP_BITS) == 0
+    pub fn leads(self, key: u64) -> bool {
+        (key ^ self.0) >> (64 - self.steps() * STEP_BITS) == 0
     }
 }
 
@@ -70,11 +69,11 @@ mod tests {
             assert_eq!((jump.steps(), jump.node()), (steps, node));
             let way = slots[slots.len() - 1 - k..].iter().take(steps as usize);
             let key = !way.enumerate().fold(0, |key, (i, slot)| key | u64::from(*slot) << (58 - 6 * i));
-            assert!(jump.leads(&[key, key]));
+            assert!(jump.leads(key));
             for bit in 64 - 6 * steps..64 {
-                assert!(!jump.leads(&[key, key ^ 1 << bit]), "{bit}");
+                assert!(!jump.leads(key ^ 1 << bit), "{bit}");
             }
-            assert!(jump.leads(&[key, key ^ ((1 << (64 - 6 * steps)) - 1)]), "what follows is not compared");
+            assert!(jump.leads(key ^ ((1 << (64 - 6 * steps)) - 1)), "what follows is not compared");
         }
     }
 }

@@ -133,10 +133,18 @@ fn spread(mut values: Vec<f64>) -> String {
 fn main() -> io::Result<()> {
     let mut words = std::env::args().skip(1).peekable();
     let nat = words.next_if(|word| word == "nat").is_some();
-    let tcp = words.next_if(|word| word == "tcp").is_some();
-    let mut arguments = words.map(|a| a.parse::<u64>());
-    let rounds = arguments.next().and_then(Result::ok).unwrap_or(5);
-    let time = Duration::from_secs(arguments.next().and_then(Result::ok).unwrap_or(2));
+    let tcp = !nat && words.next_if(|word| word == "tcp").is_some();
+    let numbers: Result<Vec<u64>, _> = words.map(|word| word.parse()).collect();
+    let (rounds, seconds) = match numbers.as_deref() {
+        Ok([]) => (5, 2),
+        Ok(&[rounds]) if rounds > 0 => (rounds, 2),
+        Ok(&[rounds, seconds]) if rounds > 0 && seconds > 0 => (rounds, seconds),
+        _ => {
+            eprintln!("usage: veth_forwarding [nat | tcp] [ROUNDS [SECONDS]]");
+            std::process::exit(2);
+        }
+    };
+    let time = Duration::from_secs(seconds);
     let Some(_scenario) = Scenario::alone(&[Scenario::BPF, "nft", "iperf3"]) else { return Ok(()) };
     if tcp {
         return tcp::measure(rounds, time);

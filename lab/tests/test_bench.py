@@ -72,13 +72,13 @@ def test_a_disturbed_bench_is_repeated_and_marked_where_that_did_not_help(
     bench: ModuleType, monkeypatch: pytest.MonkeyPatch, wrong: tuple[str, ...], runs: int, marks: list[str]
 ) -> None:
     runs_of = itertools.count(1)
-    monkeypatch.setattr(bench, "run", lambda *_: {"x: y": float(next(runs_of))})
+    monkeypatch.setattr(bench, "run", lambda *_: bench.Result({"x: y": float(next(runs_of))}, []))
     result = bench.watched(bench.Bench("x", "p", "b"), Machine(*wrong), *HERE)
     assert (result.figures, result.disturbed) == ({"x: y": float(runs)}, marks)
 
 
 def test_what_counts_runs_once_on_whatever_machine(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "run", lambda *_: {"x: y": 1.0})
+    monkeypatch.setattr(bench, "run", lambda *_: bench.Result({"x: y": 1.0}, []))
     assert bench.watched(bench.Bench("x", "p", "b", counts=True), Machine("slow"), *HERE).disturbed == []
 
 
@@ -86,9 +86,9 @@ def test_two_commits_are_measured_in_turns(bench: ModuleType, monkeypatch: pytes
     speeds = iter([10.0, 20.0, 40.0, 10.0])
     ran: list[Path] = []
 
-    def run(_: object, tree: Path, __: Path) -> dict[str, float]:
+    def run(_: object, tree: Path, __: Path) -> object:
         ran.append(tree)
-        return {"x: y": next(speeds)}
+        return bench.Result({"x: y": next(speeds)}, [])
 
     monkeypatch.setattr(bench, "run", run)
     one = bench.Bench("x", "p", "b")
@@ -101,6 +101,24 @@ def test_two_commits_are_measured_in_turns(bench: ModuleType, monkeypatch: pytes
 def test_a_bench_that_fails_ends_its_turns(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "run", lambda *_: None)
     assert bench.in_turns(bench.Bench("x", "p", "b"), Machine(), (HERE, THERE), 2) is None
+
+
+def test_tables_of_the_page_are_those_of_undisturbed_runs(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "performance.md"
+    monkeypatch.setattr(bench, "PAGE", page)
+    mark = bench.benchpage.BEGIN.format("memif")
+    page.write_text(f"{mark}\nold\n{bench.benchpage.END}\n")
+    here = {"processor": "P", "processors": "2", "commit": "c"}
+    one = '{"median":1,"least":1,"most":1}'
+    output = f'{{"case":"vpp, cross-connect","sent":{one},"received":{one},"clocks":null}}'
+    assert not bench.write_page(here, {"memif": bench.Result({}, ["slow"], output), "other": bench.Result({}, [])})
+    assert "memif was disturbed" in capsys.readouterr().err
+    assert "old" in page.read_text()
+    assert bench.write_page(here, {"memif": bench.Result({}, [], output)})
+    assert "| vpp, cross-connect | 1.00 | 1.00 |  |" in page.read_text()
+    assert "P, 2 processors, commit c, " in page.read_text()
 
 
 def test_beside_vpp_has_figures_of_both_or_of_one(bench: ModuleType) -> None:

@@ -27,6 +27,7 @@ use std::time::Duration;
 use common::testpmd::PROGRAM;
 use device::{Case, Device, Figures, Owner, Pattern};
 use quiver_testbed::{Scenario, Vpp};
+use serde_json::{Value, json};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -99,7 +100,23 @@ fn main() -> Outcome<()> {
         let nodes: Vec<String> = all[all.len() / 2].nodes.iter().map(|(node, cost)| format!("{node} {cost:.1}")).collect();
         println!("{:<44}{}", case.name(), nodes.join(", "));
     }
+    println!();
+    for (case, all) in cases.iter().zip(&results) {
+        let of = |f: fn(&Figures) -> f64| figures(all.iter().map(f).collect());
+        let (sent, received, clocks) = (of(|f| f.sent / 1e6), of(|f| f.received / 1e6), of(Figures::clocks));
+        println!("{}", json!({ "case": case.name(), "sent": sent, "received": received, "clocks": clocks }));
+    }
     Ok(())
+}
+
+/// The same of a JSON line; null where a case does not have the figure.
+fn figures(mut all: Vec<f64>) -> Value {
+    all.retain(|figure| !figure.is_nan());
+    all.sort_by(f64::total_cmp);
+    match all.as_slice() {
+        [] => Value::Null,
+        [first, ..] => json!({ "median": all[all.len() / 2], "least": first, "most": all[all.len() - 1] }),
+    }
 }
 
 /// Median, smallest and largest; figures that a case does not have are NaN.

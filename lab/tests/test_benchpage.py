@@ -24,11 +24,11 @@ def test_each_table_is_written_in_its_place_and_nothing_else() -> None:
         "quiver": figure(23.81, 23.6, 24.4),
         "ratio": figure(0.351, 0.351, 0.354),
     }
-    other = "<!-- tables: written by make bench ARGS=--write -->\nkept\n<!-- end -->\n"
-    page = f"before\n<!-- beside_vpp: written by make bench ARGS=--write -->\nold\n| a |\n<!-- end -->\nbetween\n{other}after\n"
+    other = "<!-- tables: make bench ARGS=--write writes this table -->\nkept\n<!-- end -->\n"
+    page = f"before\n<!-- beside_vpp: make bench ARGS=--write writes this table -->\nold\n| a |\n<!-- end -->\nbetween\n{other}after\n"
     new = rewritten(page, "beside_vpp", f"text\n{json.dumps(row)}\n", "A machine.")
     assert new == (
-        "before\n<!-- beside_vpp: written by make bench ARGS=--write -->\n\nA machine.\n\n"
+        "before\n<!-- beside_vpp: make bench ARGS=--write writes this table -->\n\nA machine.\n\n"
         "| case | VPP | Quiver | ratio |\n|---|---:|---:|---:|\n"
         "| IPv6, one route | 1,207 (1,155 – 1,207) | 23.8 (23.6 – 24.4) | 0.35 |\n\n"
         f"<!-- end -->\nbetween\n{other}after\n"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-BEGIN = "<!-- {}: written by make bench ARGS=--write -->"
+BEGIN = "<!-- {}: make bench ARGS=--write writes this table -->"
 """The mark above the table of a bench."""
 END = "<!-- end -->"
 

@@ -25,10 +25,11 @@ def test_each_table_is_written_in_its_place_and_nothing_else() -> None:
         "ratio": figure(0.351, 0.351, 0.354),
     }
     other = "<!-- tables: make bench ARGS=--write writes this table -->\nkept\n<!-- end -->\n"
-    page = f"before\n<!-- beside_vpp: make bench ARGS=--write writes this table -->\nold\n| a |\n<!-- end -->\nbetween\n{other}after\n"
+    mark = "<!-- beside_vpp: make bench ARGS=--write writes this table -->"
+    page = f"before\n{mark}\nold\n| a |\n<!-- end -->\nbetween\n{other}after\n"
     new = rewritten(page, "beside_vpp", f"text\n{json.dumps(row)}\n", "A machine.")
     assert new == (
-        "before\n<!-- beside_vpp: make bench ARGS=--write writes this table -->\n\nA machine.\n\n"
+        f"before\n{mark}\n\nA machine.\n\n"
         "| case | VPP | Quiver | ratio |\n|---|---:|---:|---:|\n"
         "| IPv6, one route | 1,207 (1,155 – 1,207) | 23.8 (23.6 – 24.4) | 0.35 |\n\n"
         f"<!-- end -->\nbetween\n{other}after\n"

@@ -3,7 +3,7 @@
 //! Invariants (cited by `unsafe` code here and in the queues):
 //! * D1: while [`Device::gate`] gives a port, that port is configured with at least the queues that were handed out, and runs.
 //!   Before it is stopped, the gate is closed and every thread has come round ([`Device::shut`] says who sees to that). Threads
-//!   that are none of the graph's use the port inside [`Device::visit`] only, which `shut` waits for.
+//!   outside the graph use the port inside [`Device::visit`] only, which `shut` waits for.
 //! * D2: a receive queue is used by one thread at a time (it is `&mut` in its owner); a transmit queue under its lock.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -141,7 +141,7 @@ pub struct Device {
     tx: Vec<TxSlot>,
     /// Its interface has gone.
     retired: AtomicBool,
-    /// Held by a thread that is none of the graph's while it uses the port.
+    /// Held by a thread outside the graph while it uses the port.
     visitor: Mutex<()>,
     /// Who is shown what it receives, with times.
     pub listener: Listener,
@@ -287,12 +287,12 @@ impl Device {
     #[must_use]
     pub fn shut(&self) -> Option<u16> {
         let port = self.gate.swap(SHUT, Ordering::AcqRel);
-        // Whoever visits it now ends; whoever comes next finds the gate closed.
+        // Waits until the present visitor has left. Later ones find the gate closed.
         drop(self.visitor.lock().unwrap_or_else(PoisonError::into_inner));
         (port != SHUT).then_some(port as u16)
     }
 
-    /// Has a thread that is none of the graph's use the port; `None` where it does not run.
+    /// Lets a thread outside the graph use the port; `None` where the port does not run.
     pub fn visit<T>(&self, with: impl FnOnce(u16) -> T) -> Option<T> {
         let _visitor = self.visitor.lock().unwrap_or_else(PoisonError::into_inner);
         self.gate().map(with)

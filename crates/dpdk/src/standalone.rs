@@ -163,7 +163,7 @@ impl Devices {
     /// [`serve`](Self::serve).
     ///
     /// # Errors
-    /// A driver has no such times, or the two have clocks of their own.
+    /// A driver gives no times, or the two cards have different clocks.
     pub fn switch_times_on(&self, devargs: [&str; 2], come_round: &mut dyn FnMut()) -> Result<(), TimesError> {
         let [Some(from), Some(to)] = devargs.map(|devargs| self.device(devargs)) else { return Ok(()) };
         times::switch_on(from, come_round)?;

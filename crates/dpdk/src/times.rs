@@ -9,7 +9,7 @@
 //! A card holds one departure at a time (`rte_eth_timesync_read_tx_timestamp`), so a frame waits until that of the one before is
 //! known. Received frames have their times in their mbufs (`RTE_ETH_RX_OFFLOAD_TIMESTAMP`), all of them.
 //!
-//! Whoever sends and asks is a thread of its own, none of the graph's: it is a visitor of the device (D1).
+//! A thread outside the graph sends these frames and reads their times. It uses the device as a visitor (D1).
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -23,7 +23,7 @@ use crate::ffi::{self, Part, Received};
 
 /// Longest wait for the time at which a frame left; it has none then.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Most received frames that wait for whoever asked for them.
+/// Most received frames that wait to be read.
 const WAITING: usize = 1 << 14;
 
 /// A received frame with its time, ns of the card's clock.
@@ -131,7 +131,7 @@ pub enum TimesError {
         reason: String,
     },
     /// Times that cannot be compared.
-    #[error("the cards of {0} and {1} have clocks of their own: take two ports of one card")]
+    #[error("the cards of {0} and {1} have different clocks: take two ports of one card")]
     Clocks(String, String),
 }
 
@@ -254,8 +254,8 @@ impl TimedTx {
         let Some(pending) = &self.pending else { return Ok(None) };
         let mut ns = 0;
         // SAFETY: a number, and one to write to.
-        let told = done(self.device.visit(|port| unsafe { ffi::qd_times_left(port, &raw mut ns) }))? == 1;
-        let known = told && ns > self.last;
+        let left = self.device.visit(|port| unsafe { ffi::qd_times_left(port, &raw mut ns) });
+        let known = done(left)? == 1 && ns > self.last;
         if !known && Instant::now() < pending.until {
             return Ok(None);
         }

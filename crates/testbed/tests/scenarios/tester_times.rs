@@ -114,10 +114,7 @@ fn frames_have_the_times_of_cards_on_dpdk() {
     let sockets = format!("af-packet:right,{}", keys(3, false));
     for (output, words) in [
         (plain, "net_af_packet0: its driver gives received frames no times"),
-        (
-            with(&[&preload, "CARD_APART=1"], &ports, "card"),
-            "the cards of net_af_packet0 and net_af_packet1 have clocks of their own",
-        ),
+        (with(&[&preload, "CARD_APART=1"], &ports, "card"), "the cards of net_af_packet0 and net_af_packet1 have different clocks"),
         (with(&[], &ports, "kernel"), "the kernel does not see the frames of dpdk:net_af_packet0: take the card's times"),
         (
             with(&[&preload], &[ports[0].clone(), sockets], "card"),

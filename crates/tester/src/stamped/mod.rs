@@ -113,7 +113,7 @@ pub enum TimesError {
     #[error(transparent)]
     Device(#[from] StampError),
     /// Times that cannot be compared.
-    #[error("the cards of {tx} and {rx} have clocks of their own (/dev/ptp{} and /dev/ptp{}): take two ports of one card, or the kernel's times", clocks.0, clocks.1)]
+    #[error("the cards of {tx} and {rx} have different clocks (/dev/ptp{} and /dev/ptp{}): take two ports of one card, or the kernel's times", clocks.0, clocks.1)]
     Clocks {
         /// The port that sends.
         tx: String,

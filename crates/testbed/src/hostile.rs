@@ -1,7 +1,9 @@
 //! A memif peer by hand, in either role: it says and writes what an attack wants. It panics where the router does not answer.
 
+mod apart;
 mod connection;
 
+pub use apart::Apart;
 pub use connection::{BUFFER, Connection, LOG2, SLOTS};
 
 use std::io::{self, IoSlice, IoSliceMut};

@@ -34,6 +34,12 @@ pub(crate) fn setns(fd: c_int, kind: c_int) -> io::Result<()> {
     check(unsafe { libc::setns(fd, kind) }).map(drop)
 }
 
+/// Gives the calling thread a table of descriptors of its own, which has the three standard ones alone.
+pub(crate) fn own_descriptors() -> io::Result<()> {
+    // SAFETY: no pointers are passed; descriptors of the other threads stay open in their table.
+    check(unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE as c_int) }).map(drop)
+}
+
 /// Mounts a filesystem without source, or changes propagation with `kind` None.
 pub(crate) fn mount(kind: Option<&CStr>, target: &CStr, flags: c_ulong) -> io::Result<()> {
     let kind = kind.map_or(std::ptr::null(), CStr::as_ptr);

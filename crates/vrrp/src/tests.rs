@@ -104,6 +104,11 @@ fn said(family: FamilyId, frame: &[u8]) -> Option<Said> {
     }
 }
 
+/// What virtual router 7 has said since the last call. What the router says for itself (that it listens to groups) does not count.
+fn hear(h: &mut Harness, family: FamilyId) -> Vec<Said> {
+    h.run().iter().filter_map(|(_, frame)| said(family, frame)).collect()
+}
+
 fn settle(h: &mut Harness) {
     let now = h.router.graph.clock().timer_now();
     h.router.wake_process(crate::process::NAME, 0);
@@ -114,11 +119,11 @@ fn settle(h: &mut Harness) {
 fn until(h: &mut Harness, family: FamilyId, state: State) -> Vec<Said> {
     let mut all = Vec::new();
     h.until(state.name(), |h| {
-        all.extend(h.run().iter().filter_map(|(_, frame)| said(family, frame)));
+        all.extend(hear(h, family));
         settle(h);
         info(h, family).state == state
     });
-    all.extend(h.run().iter().filter_map(|(_, frame)| said(family, frame)));
+    all.extend(hear(h, family));
     settle(h);
     all
 }

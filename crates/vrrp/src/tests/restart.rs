@@ -49,7 +49,7 @@ fn a_master_stays_master_without_a_word_and_goes_on_advertising() {
         new.router.graph.begin(0);
         let mut all = Vec::new();
         new.until("three advertisements", |h| {
-            all.extend(h.run().iter().filter_map(|(_, frame)| said(family, frame)));
+            all.extend(hear(h, family));
             settle(h);
             assert_eq!(info(h, family).state, State::Master);
             all.len() >= 3

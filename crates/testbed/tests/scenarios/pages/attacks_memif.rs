@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{counter, eventually};
-use quiver_testbed::hostile::{self, Channel, Connection, SLOTS, event, lingering, listener, memory, memory_on};
+use quiver_testbed::hostile::{self, Apart, Channel, Connection, SLOTS, event, lingering, listener, memory, memory_on};
 use quiver_testbed::{Host, Router, Scenario};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_setfl, ftruncate, open};
 use rustix::io::Errno;
+use rustix::process::Signal;
 
 /// Longest that the router may take for anything: a bound for hangs, nothing else.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -415,29 +416,33 @@ fn descriptors_whose_end_takes_for_ever() {
     let mut a = Attacked::start();
     let mut far = Vec::new();
     for round in 0..4 {
-        let (near, other) = lingering();
-        far.push(other);
-        let path = a.socket();
-        // It sleeps until ours is closed: whoever closes such a socket last waits.
-        let begun = (round < 2).then(|| Channel::begin(&path, 1 + round).unwrap());
-        a.router.signal(libc::SIGSTOP).unwrap();
-        let channel = begun.unwrap_or_else(|| Channel::dial(&path).unwrap());
-        let (region, good) = ([&[0; 2][..], &4096_u64.to_ne_bytes()], memory(4096));
-        match round {
-            // Wanted, but something else.
-            0 => channel.say(hostile::REGION, &region, &[near.as_fd()]).unwrap(),
-            // Not wanted, beside another one.
-            1 => channel.say(hostile::REGION, &region, &[good.as_fd(), near.as_fd()]).unwrap(),
-            // Never read: the connection is over before.
-            2 => {
-                channel.say(99, &[], &[]).unwrap();
-                channel.say(hostile::ACK, &[], &[near.as_fd()]).unwrap();
+        let (path, pid) = (a.socket(), rustix::process::Pid::from_raw(a.router.pid() as i32).expect("a process"));
+        let signal = move |signal| rustix::process::kill_process(pid, signal).expect("the router runs");
+        // Nobody else has the socket, so it is the router that closes it last.
+        far.push(Apart::run(move || {
+            let (near, far) = lingering();
+            // It sleeps until ours is closed: whoever closes such a socket last waits.
+            let begun = (round < 2).then(|| Channel::begin(&path, 1 + round).unwrap());
+            signal(Signal::STOP);
+            let channel = begun.unwrap_or_else(|| Channel::dial(&path).unwrap());
+            let (region, good) = ([&[0; 2][..], &4096_u64.to_ne_bytes()], memory(4096));
+            match round {
+                // Wanted, but something else.
+                0 => channel.say(hostile::REGION, &region, &[near.as_fd()]).unwrap(),
+                // Not wanted, beside another one.
+                1 => channel.say(hostile::REGION, &region, &[good.as_fd(), near.as_fd()]).unwrap(),
+                // Never read: the connection is over before.
+                2 => {
+                    channel.say(99, &[], &[]).unwrap();
+                    channel.say(hostile::ACK, &[], &[near.as_fd()]).unwrap();
+                }
+                // With the first message, before anything is known.
+                _ => channel.say(hostile::INIT, &[], &[near.as_fd()]).unwrap(),
             }
-            // With the first message, before anything is known.
-            _ => channel.say(hostile::INIT, &[], &[near.as_fd()]).unwrap(),
-        }
-        drop((near, channel));
-        a.router.signal(libc::SIGCONT).unwrap();
+            drop((near, channel));
+            signal(Signal::CONT);
+            far
+        }));
         // A thread of the router closes it, and waits; the packets of the others pass. (The next signal ends that wait.)
         eventually("the socket lingers in the router", PATIENCE, || unfinished(&a) > 0);
         a.check("a socket that lingers");

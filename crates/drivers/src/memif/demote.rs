@@ -4,7 +4,8 @@
 //! line on while its writer goes on working. The reader then finds it where it finds everything else (decision 0083).
 //!
 //! It is a hint: it changes no byte, and processors that lack it take it for a no-op. Bytes that the peer may read or write meanwhile
-//! are as safe as without it. On other architectures nothing is done: aarch64 has no such hint. `dc cvac`
+//! are as safe as without it. So it is given whatever CPUID says: hypervisors hide it on processors that follow it.
+//! On other architectures nothing is done: aarch64 has no such hint. `dc cvac`
 //! comes nearest, but it writes lines back to memory, waits for that at the next barrier, and leaves open which cache keeps them.
 
 use std::sync::OnceLock;
@@ -15,10 +16,25 @@ const LINE: usize = 64;
 /// bytes gained by eight over four; all 24 lines of 1,500 bytes cost the sender more than the reader gained (decision 0083).
 const LINES_MAX: usize = 8;
 
-/// Whether this processor demotes lines. Asked once: under a hypervisor the question takes microseconds.
-pub fn available() -> bool {
-    static AVAILABLE: OnceLock<bool> = OnceLock::new();
-    *AVAILABLE.get_or_init(ask)
+/// Whether lines that were written for a peer leave the writer's caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demotion {
+    /// The processor says that it follows the hint.
+    Yes,
+    /// The hint is given, and the processor does not say whether it follows it.
+    Unknown,
+    /// There is no such hint.
+    No,
+}
+
+/// What is known. Asked once: under a hypervisor the question takes microseconds.
+pub fn demotion() -> Demotion {
+    static SAID: OnceLock<bool> = OnceLock::new();
+    match *SAID.get_or_init(ask) {
+        true => Demotion::Yes,
+        false if cfg!(target_arch = "x86_64") => Demotion::Unknown,
+        false => Demotion::No,
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -99,9 +115,10 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn a_processor_has_what_linux_says() {
+    fn what_is_known_is_what_linux_says() {
         let Ok(text) = std::fs::read_to_string("/proc/cpuinfo") else { return };
         let flags = text.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
-        assert_eq!(available(), flags.split_whitespace().any(|flag| flag == "cldemote"));
+        let said = flags.split_whitespace().any(|flag| flag == "cldemote");
+        assert_eq!(demotion(), if said { Demotion::Yes } else { Demotion::Unknown });
     }
 }

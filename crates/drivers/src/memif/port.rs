@@ -9,7 +9,7 @@ use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
 use super::hub::Interface;
 use super::rx::{MemifRx, RxSlot};
 use super::tx::{MemifTx, TxSlots};
-use super::{FRAME_MAX, Key, Memif, Mode, Role, Shared, demotes};
+use super::{FRAME_MAX, Key, Memif, Mode, Role, Shared};
 
 /// A memif interface, on the control side. Dropping it ends the connection and removes it from its [`Memif`].
 pub struct MemifPort {
@@ -39,11 +39,6 @@ impl MemifPort {
     pub fn key(&self) -> Key {
         self.key
     }
-
-    /// The transmit queue of a thread. `demotes`: lines that were written for the peer leave the thread's caches.
-    pub(super) fn tx(&self, thread: usize, demotes: bool) -> MemifTx {
-        MemifTx::new(self.tx.clone(), self.shared.clone(), thread, demotes)
-    }
 }
 
 impl Port for MemifPort {
@@ -57,7 +52,7 @@ impl Port for MemifPort {
     }
 
     fn open_tx(&mut self, thread: usize) -> io::Result<Box<dyn TxQueue>> {
-        Ok(Box::new(self.tx(thread, demotes())))
+        Ok(Box::new(MemifTx::new(self.tx.clone(), self.shared.clone(), thread)))
     }
 
     fn link(&mut self) -> Link {

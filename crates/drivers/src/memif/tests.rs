@@ -122,12 +122,7 @@ impl End {
     }
 
     fn with(folder: &Folder, config: MemifConfig, limits: Limits, receiver: impl FnOnce(Got) -> NodeSpec) -> Self {
-        Self::made(folder, config, limits, receiver, None, demotes())
-    }
-
-    /// An end that demotes lines, whether this processor can or takes the instruction for a no-op.
-    pub fn demoting(folder: &Folder, config: MemifConfig) -> Self {
-        Self::made(folder, config, TRUSTING, Self::keeps, None, true)
+        Self::made(folder, config, limits, receiver, None)
     }
 
     /// An end that may get what another process passes on.
@@ -137,7 +132,6 @@ impl End {
         limits: Limits,
         receiver: impl FnOnce(Got) -> NodeSpec,
         rights: Option<Arc<dyn crate::rights::Rights>>,
-        demotes: bool,
     ) -> Self {
         let memif = Memif::new("/nowhere/memif.sock").unwrap();
         rights.into_iter().for_each(|rights| memif.set_rights(rights));
@@ -151,7 +145,7 @@ impl End {
         graph.interfaces().set_len(2);
         let (got, state) = (Got::default(), Arc::new(TxState::default()));
         state.set_up(true);
-        let queue: RefCell<Option<Box<dyn TxQueue>>> = RefCell::new(Some(Box::new(port.tx(0, demotes))));
+        let queue: RefCell<Option<Box<dyn TxQueue>>> = RefCell::new(Some(port.open_tx(0).unwrap()));
         let tx = NodeSpec::vector("if1-tx", move |_| DeviceTx::new(IF, state.clone(), queue.borrow_mut().take()));
         graph.add(vec![tx]).unwrap();
         let nodes = vec![receiver(got.clone()), NodeSpec::vector("source", |_| Source).with_next("if1-tx")];

@@ -130,8 +130,8 @@ impl TxRing {
         Some(Room { at: self.ring.resolve(d)?, len: d.length, region: d.region })
     }
 
-    /// Sends what there is room for. `demotes`: lines that were written leave our own caches.
-    fn tx<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>, demotes: bool) -> Sent {
+    /// Sends what there is room for.
+    fn tx<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>) -> Sent {
         if let Err(reason) = self.refresh::<OWN>(batch.len()) {
             return Sent::wrong(reason);
         }
@@ -165,16 +165,14 @@ impl TxRing {
                 // packet in buffers of the router's, to which only a peer may write meanwhile.
                 unsafe { copy_shared(room.at, first, len) };
                 self.ring.set_first(self.next.wrapping_add(used), 0, room.region, len as u32);
-                if demotes {
-                    demote(room.at, len);
-                }
+                demote(room.at, len);
                 used += 1;
                 done += 1;
             }
             self.next = self.next.wrapping_add(used);
             self.free -= used;
             if usize::from(used) < found {
-                match self.tx_odd::<OWN>(batch, done, demotes) {
+                match self.tx_odd::<OWN>(batch, done) {
                     Odd::Sent => done += 1,
                     Odd::Never(reason) => {
                         batch.refuse(done, reason);
@@ -200,7 +198,7 @@ impl TxRing {
 
     /// Sends a packet that lies in several buffers, needs several descriptors, or has an unfinished checksum.
     #[cold]
-    fn tx_odd<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>, i: usize, demotes: bool) -> Odd {
+    fn tx_odd<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>, i: usize) -> Odd {
         let packet = batch.packet(i);
         let total = packet.total_len();
         if total > PACKET_MAX {
@@ -244,9 +242,7 @@ impl TxRing {
                 unsafe { pen.write(self.whole.as_ptr(), self.whole.len()) };
             }
         }
-        if demotes {
-            demote(rooms[0].at, rooms[0].len as usize);
-        }
+        demote(rooms[0].at, rooms[0].len as usize);
         for (k, room) in rooms[..slots].iter().enumerate() {
             let flags = if k + 1 < slots { NEXT } else { 0 };
             self.ring.set_first(self.next.wrapping_add(k as u16), flags, room.region, room.len);
@@ -353,13 +349,11 @@ pub(super) struct MemifTx {
     slots: Arc<TxSlots>,
     shared: Arc<Shared>,
     thread: usize,
-    /// Lines that were written for the peer are demoted.
-    demotes: bool,
 }
 
 impl MemifTx {
-    pub(super) fn new(slots: Arc<TxSlots>, shared: Arc<Shared>, thread: usize, demotes: bool) -> Self {
-        Self { slots, shared, thread, demotes }
+    pub(super) fn new(slots: Arc<TxSlots>, shared: Arc<Shared>, thread: usize) -> Self {
+        Self { slots, shared, thread }
     }
 }
 
@@ -380,10 +374,9 @@ impl SharedTxQueue for MemifTx {
             ring.find_place();
         }
         let sent = match &mut ring.lent {
-            Some(lent) if self.demotes => lent.tx::<true>(&ring.ring, batch),
-            Some(lent) => lent.tx::<false>(&ring.ring, batch),
-            None if ring.own.is_some() => ring.tx::<true>(batch, self.demotes),
-            None => ring.tx::<false>(batch, self.demotes),
+            Some(lent) => lent.tx(&ring.ring, batch),
+            None if ring.own.is_some() => ring.tx::<true>(batch),
+            None => ring.tx::<false>(batch),
         };
         if let Some(reason) = sent.wrong {
             ring.broken = true;

@@ -284,8 +284,8 @@ impl LentTx {
         ring.size() - self.next.wrapping_sub(self.done)
     }
 
-    /// Sends what there is room for. `DEMOTES`: lines that were written leave our own caches.
-    pub(super) fn tx<const DEMOTES: bool>(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>) -> Sent {
+    /// Sends what there is room for.
+    pub(super) fn tx(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>) -> Sent {
         if let Err(reason) = self.reclaim(ring) {
             return Sent::wrong(reason);
         }
@@ -295,8 +295,8 @@ impl LentTx {
             let len = batch.run_of(i).map(|(_, len)| len);
             let sent = match len {
                 Some(_) if self.slots.lending.pool.holds(batch.buffer(i)) => self.lend(ring, batch, i),
-                Some(len) if len <= self.slots.lending.room() as usize => self.copy::<DEMOTES>(ring, batch, i),
-                _ => self.copy_odd::<DEMOTES>(ring, batch, i),
+                Some(len) if len <= self.slots.lending.room() as usize => self.copy(ring, batch, i),
+                _ => self.copy_odd(ring, batch, i),
             };
             if !sent {
                 break;
@@ -333,15 +333,13 @@ impl LentTx {
 
     /// Copies a packet from the router's own memory.
     #[inline(always)]
-    fn copy<const DEMOTES: bool>(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
+    fn copy(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
         let Some(buffer) = self.slots.fresh() else { return false };
         let len = batch.run_of(i).map_or(0, |(first, len)| {
             // SAFETY: the buffer was just taken and lies in its area (R2) with room for `len` bytes, as the caller has checked; the
             // packet lies in other buffers of the router's, to which only a peer may write meanwhile.
             unsafe { copy_shared(self.slots.lending.data(buffer), first, len) };
-            if DEMOTES {
-                demote(self.slots.lending.data(buffer), len);
-            }
+            demote(self.slots.lending.data(buffer), len);
             len
         });
         self.show(ring, buffer, HEADROOM as u32, len as u32, 0);
@@ -350,7 +348,7 @@ impl LentTx {
 
     /// Copies a packet that lies in several buffers, needs several, or has an unfinished checksum. `false`: no room now.
     #[cold]
-    fn copy_odd<const DEMOTES: bool>(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
+    fn copy_odd(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
         let packet = batch.packet(i);
         let total = packet.total_len();
         let room = self.slots.lending.room() as usize;
@@ -380,7 +378,7 @@ impl LentTx {
         for (k, (buffer, piece)) in buffers.into_iter().zip(whole.chunks(room)).enumerate() {
             // SAFETY: as in `copy`: a piece is at most the room of a buffer.
             unsafe { copy_shared(self.slots.lending.data(buffer), piece.as_ptr(), piece.len()) };
-            if DEMOTES && k == 0 {
+            if k == 0 {
                 demote(self.slots.lending.data(buffer), piece.len());
             }
             self.show(ring, buffer, HEADROOM as u32, piece.len() as u32, if k + 1 < slots { NEXT } else { 0 });

@@ -6,7 +6,7 @@ use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
-use quiver_drivers::memif::{DescriptorInfo, InterfaceInfo, Limits, Memif, Mode, RingInfo, Role, demotes};
+use quiver_drivers::memif::{Demotion, DescriptorInfo, InterfaceInfo, Limits, Memif, Mode, RingInfo, Role, demotion};
 use quiver_net::Router;
 use quiver_net::interface::ops::resolve;
 use serde::Serialize;
@@ -222,8 +222,17 @@ pub struct MemifList {
     pub sockets: Vec<SocketRow>,
     /// Interfaces.
     pub interfaces: Vec<MemifRow>,
-    /// Whether lines that were written for a peer are moved to the cache that all cores share: the processor has `cldemote`.
-    pub demotes: bool,
+    /// Whether lines that were written for a peer are moved to the cache that all cores share: `true` where the processor says so,
+    /// `null` where it does not say.
+    pub demotes: Option<bool>,
+}
+
+const fn demoted(demotes: Option<bool>) -> &'static str {
+    match demotes {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "if the processor can, which it does not say",
+    }
 }
 
 impl Text for MemifList {
@@ -245,7 +254,7 @@ impl Text for MemifList {
                     let _ = writeln!(out, "      takes no clients: {reason}");
                 }
             }
-            let _ = writeln!(out, "  lines written for peers are demoted: {}", if self.demotes { "yes" } else { "no" });
+            let _ = writeln!(out, "  lines written for peers are demoted: {}", demoted(self.demotes));
             out.push('\n');
         }
         for interface in &self.interfaces {
@@ -283,6 +292,11 @@ impl Execute<Router> for ShowMemif {
             unfinished: s.unfinished,
         };
         let sockets = if wanted.is_empty() { memif.sockets().into_iter().map(socket).collect() } else { Vec::new() };
-        Ok(Outcome::Done(MemifList { sockets, interfaces, demotes: demotes() }))
+        let demotes = match demotion() {
+            Demotion::Yes => Some(true),
+            Demotion::Unknown => None,
+            Demotion::No => Some(false),
+        };
+        Ok(Outcome::Done(MemifList { sockets, interfaces, demotes }))
     }
 }

@@ -34,7 +34,7 @@ fn descriptors(end: &End) -> Vec<OwnedFd> {
 /// A process that gets these and waits.
 fn waiting(folder: &Folder, config: MemifConfig, key: String, fds: Vec<OwnedFd>) -> End {
     let rights = Arc::new(Passed(Mutex::new(HashMap::from([(key, fds)]))));
-    let mut end = End::made(folder, config, TRUSTING, End::keeps, Some(rights), demotes());
+    let mut end = End::made(folder, config, TRUSTING, End::keeps, Some(rights));
     end.graph.set_hold(Hold::All);
     end.port.set_up(true).unwrap();
     end

@@ -223,8 +223,8 @@ fn a_client_finds_a_server_that_comes_late_and_a_server_replaces_a_dead_ones_fil
 fn frames_whose_lines_are_demoted_are_the_same() {
     for client in [MemifConfig { buffer_size: 256, ..client() }, MemifConfig { zero_copy: true, ..client() }] {
         let folder = Folder::new();
-        let mut s = End::demoting(&folder, server());
-        let mut c = End::demoting(&folder, MemifConfig { ring_size: 128, ..client });
+        let mut s = End::new(&folder, server());
+        let mut c = End::new(&folder, MemifConfig { ring_size: 128, ..client });
         connect(&mut s, &mut c);
         // Whole groups and parts of them, and frames that no single buffer holds.
         for burst in [1, 31, 32, 33, 100] {

@@ -34,7 +34,7 @@ pub(crate) fn setns(fd: c_int, kind: c_int) -> io::Result<()> {
     check(unsafe { libc::setns(fd, kind) }).map(drop)
 }
 
-/// Gives the calling thread a table of descriptors of its own, which has the three standard ones alone.
+/// Gives the calling thread its own table of descriptors, with only the three standard ones.
 pub(crate) fn own_descriptors() -> io::Result<()> {
     // SAFETY: no pointers are passed; descriptors of the other threads stay open in their table.
     check(unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE as c_int) }).map(drop)

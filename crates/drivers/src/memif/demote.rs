@@ -4,11 +4,9 @@
 //! line on while its writer goes on working. The reader then finds it where it finds everything else (decision 0083).
 //!
 //! It is a hint: it changes no byte, and processors that lack it take it for a no-op. Bytes that the peer may read or write meanwhile
-//! are as safe as without it. So it is given whatever CPUID says: hypervisors hide it on processors that follow it.
+//! are as safe as without it. So CPUID is not asked: hypervisors hide the instruction on processors that follow it.
 //! On other architectures nothing is done: aarch64 has no such hint. `dc cvac`
 //! comes nearest, but it writes lines back to memory, waits for that at the next barrier, and leaves open which cache keeps them.
-
-use std::sync::OnceLock;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -16,38 +14,19 @@ const LINE: usize = 64;
 /// bytes gained by eight over four; all 24 lines of 1,500 bytes cost the sender more than the reader gained (decision 0083).
 const LINES_MAX: usize = 8;
 
-/// Whether lines that were written for a peer leave the writer's caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demotion {
-    /// The processor says that it follows the hint.
-    Yes,
-    /// The hint is given, and the processor does not say whether it follows it.
-    Unknown,
-    /// There is no such hint.
-    No,
-}
-
-/// What is known. Asked once: under a hypervisor the question takes microseconds.
-pub fn demotion() -> Demotion {
-    static SAID: OnceLock<bool> = OnceLock::new();
-    match *SAID.get_or_init(ask) {
-        true => Demotion::Yes,
-        false if cfg!(target_arch = "x86_64") => Demotion::Unknown,
-        false => Demotion::No,
-    }
-}
-
+/// Whether lines that were written for a peer leave the writer's caches; `None` where the processor does not say that it follows the hint.
 #[cfg(target_arch = "x86_64")]
-fn ask() -> bool {
+pub fn demotes() -> Option<bool> {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     const FEATURES: u32 = 7;
     const CLDEMOTE: u32 = 1 << 25;
-    __cpuid(0).eax >= FEATURES && __cpuid_count(FEATURES, 0).ecx & CLDEMOTE != 0
+    (__cpuid(0).eax >= FEATURES && __cpuid_count(FEATURES, 0).ecx & CLDEMOTE != 0).then_some(true)
 }
 
+/// Whether lines that were written for a peer leave the writer's caches: there is no such hint here.
 #[cfg(not(target_arch = "x86_64"))]
-fn ask() -> bool {
-    false
+pub fn demotes() -> Option<bool> {
+    Some(false)
 }
 
 /// Starts of the lines that `len` bytes from `first` on touch: the first [`LINES_MAX`] of them.
@@ -119,6 +98,6 @@ mod tests {
         let Ok(text) = std::fs::read_to_string("/proc/cpuinfo") else { return };
         let flags = text.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
         let said = flags.split_whitespace().any(|flag| flag == "cldemote");
-        assert_eq!(demotion(), if said { Demotion::Yes } else { Demotion::Unknown });
+        assert_eq!(demotes(), said.then_some(true));
     }
 }

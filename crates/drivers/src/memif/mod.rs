@@ -61,7 +61,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use demote::{Demotion, demotion};
+pub use demote::demotes;
 pub use error::MemifError;
 pub use hub::{Memif, POOL_BUFFERS, SocketConfig, SocketInfo};
 pub use info::{DescriptorInfo, InterfaceInfo, RegionInfo, RingInfo};

@@ -5,19 +5,19 @@ use std::thread::{self, JoinHandle};
 
 use crate::sys;
 
-/// A thread with a table of descriptors of its own, which keeps what it has opened until this is dropped.
+/// A thread with its own table of descriptors. What it has opened stays open until this is dropped.
 ///
-/// A child has copies of all descriptors of the thread that forks until it becomes another program, and what it closes then it
-/// may close last: a socket that lingers would do so there, and not at whoever was sent it.
+/// Between fork and exec, a child has copies of all descriptors. It may be the last one to close a socket that lingers. Then it waits,
+/// and not the process that the socket was sent to.
 #[derive(Debug)]
 pub struct Apart {
-    /// Until this is dropped.
+    /// The thread waits until this is dropped.
     keep: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Apart {
-    /// Runs `open` on such a thread, to its end. Of this process's descriptors it has the three standard ones alone.
+    /// Runs `open` on such a thread, to its end. The thread has only the three standard descriptors of this process.
     ///
     /// # Panics
     /// Where `open` does, and where the system refuses the thread or the table.
@@ -32,7 +32,7 @@ impl Apart {
         });
         let thread = thread.expect("a thread");
         if is_done.recv().is_err() {
-            std::panic::resume_unwind(thread.join().expect_err("it has told nothing"));
+            std::panic::resume_unwind(thread.join().expect_err("`open` panicked"));
         }
         Self { keep: Some(keep), thread: Some(thread) }
     }
@@ -41,7 +41,7 @@ impl Apart {
 impl Drop for Apart {
     fn drop(&mut self) {
         drop(self.keep.take());
-        // It has come to its end, so it does not panic any more.
+        // `open` has ended, so the thread does not panic any more.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -6,7 +6,7 @@ use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
-use quiver_drivers::memif::{Demotion, DescriptorInfo, InterfaceInfo, Limits, Memif, Mode, RingInfo, Role, demotion};
+use quiver_drivers::memif::{DescriptorInfo, InterfaceInfo, Limits, Memif, Mode, RingInfo, Role, demotes};
 use quiver_net::Router;
 use quiver_net::interface::ops::resolve;
 use serde::Serialize;
@@ -292,11 +292,6 @@ impl Execute<Router> for ShowMemif {
             unfinished: s.unfinished,
         };
         let sockets = if wanted.is_empty() { memif.sockets().into_iter().map(socket).collect() } else { Vec::new() };
-        let demotes = match demotion() {
-            Demotion::Yes => Some(true),
-            Demotion::Unknown => None,
-            Demotion::No => Some(false),
-        };
-        Ok(Outcome::Done(MemifList { sockets, interfaces, demotes }))
+        Ok(Outcome::Done(MemifList { sockets, interfaces, demotes: demotes() }))
     }
 }

@@ -418,10 +418,10 @@ fn descriptors_whose_end_takes_for_ever() {
     for round in 0..4 {
         let (path, pid) = (a.socket(), rustix::process::Pid::from_raw(a.router.pid() as i32).expect("a process"));
         let signal = move |signal| rustix::process::kill_process(pid, signal).expect("the router runs");
-        // Nobody else has the socket, so it is the router that closes it last.
+        // No child has a copy of the socket, so the router closes it last.
         far.push(Apart::run(move || {
             let (near, far) = lingering();
-            // It sleeps until ours is closed: whoever closes such a socket last waits.
+            // The router sleeps until we have closed ours: the last one to close such a socket waits.
             let begun = (round < 2).then(|| Channel::begin(&path, 1 + round).unwrap());
             signal(Signal::STOP);
             let channel = begun.unwrap_or_else(|| Channel::dial(&path).unwrap());

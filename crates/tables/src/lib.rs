@@ -72,6 +72,7 @@
 //! space is generous (DIR-24-8: 0.6 GB, poptrie: 0.5 GB) and counts against `RLIMIT_AS`, though not against memory.
 
 pub mod address;
+pub mod boxes;
 pub mod chunks;
 mod cpu;
 pub mod error;

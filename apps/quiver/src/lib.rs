@@ -15,6 +15,7 @@ pub use quiver_control::Plugin;
 
 /// Plugins in their own crates, each with one `pub fn plugin() -> Plugin`.
 const PLUGINS: &[fn() -> Plugin] = &[
+    quiver_acl::plugin,
     quiver_bfd::plugin,
     quiver_bond::plugin,
     quiver_classify::plugin,

@@ -55,6 +55,7 @@ mod tests {
     /// The plugins of every build.
     fn plugins() -> Vec<quiver_control::Plugin> {
         let ours = [
+            quiver_acl::plugin(),
             quiver_bfd::plugin(),
             quiver_bond::plugin(),
             quiver_classify::plugin(),

@@ -145,8 +145,9 @@ impl<K: Key> HashReader<K> {
         self.find_hashed(key, self.hash(key))
     }
 
+    /// As [`find`](Self::find), for a hash that is known.
     #[inline(always)]
-    fn find_hashed(&self, key: &K, hash: u64) -> Option<(u32, u32)> {
+    pub fn find_hashed(&self, key: &K, hash: u64) -> Option<(u32, u32)> {
         let table = &*self.table;
         let mut index = table.home(hash);
         for _ in 0..table.buckets.capacity() {
@@ -361,6 +362,11 @@ impl<K: Key> BoundedHash<K> {
 
     /// Calls `f` with every key and value, in no order.
     pub fn for_each(&self, mut f: impl FnMut(K, u32)) {
+        self.for_each_numbered(|_, key, value| f(key, value));
+    }
+
+    /// Calls `f` with the number of every entry ([`HashReader::find`]), its key and its value, in no order.
+    pub fn for_each_numbered(&self, mut f: impl FnMut(u32, K, u32)) {
         let table = &*self.reader.table;
         for index in 0..table.buckets.capacity() {
             for slot in &table.bucket(index)[..SLOTS] {
@@ -368,7 +374,7 @@ impl<K: Key> BoundedHash<K> {
                 if slot as u32 != 0 {
                     // SAFETY: as in `get_hashed`.
                     let entry = unsafe { table.entries.at(slot_entry(slot)) };
-                    f(K::read(entry), K::value(entry).load(Ordering::Relaxed));
+                    f(slot_entry(slot) as u32, K::read(entry), K::value(entry).load(Ordering::Relaxed));
                 }
             }
         }

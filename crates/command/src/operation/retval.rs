@@ -89,6 +89,8 @@ retvals! {
     UNSUPPORTED = -126, "not supported";
     DUPLICATE_IF_ADDRESS = -127, "address is on another interface";
     ILLEGAL_NAME = -133, "illegal name";
+    ACL_IN_USE_INBOUND = -142, "access list in use for what comes in";
+    ACL_IN_USE_OUTBOUND = -143, "access list in use for what leaves";
     INIT_FAILED = -144, "initialisation failed";
     NETLINK_ERROR = -145, "netlink error";
     INSTANCE_IN_USE = -147, "instance in use";

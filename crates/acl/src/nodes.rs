@@ -1,0 +1,459 @@
+//! The nodes; see the crate's drawing.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use quiver_graph::clock::Clock;
+use quiver_graph::{
+    ArcPoint, FeatureSpec, Frame, GraphError, IfIndex, NoNext, NodeCx, NodeSpec, Pkt, Published, Snapshot, TraceEntry, VectorNode,
+    Verdict, drop_reasons,
+};
+use quiver_net::Router;
+use quiver_net::l2::L2Filters;
+
+use crate::packet::{FOUR, Flow, Four, SIX, Seen, Six, ether_type, quoted};
+use crate::policy::{Match, Policy, RulesOf};
+use crate::rule::Action;
+use crate::session::{Sessions, SessionsOf, ticks};
+use crate::view::{Bound, View};
+
+drop_reasons! {
+    /// What becomes of packets.
+    pub enum Drop {
+        /// A rule of an access list denies the packet.
+        ///
+        /// Causes: a rule is meant to, or stands before the one that should permit it.
+        /// Check: `show acl-plugin interface` for the lists of the interface, `show acl-plugin acl` for their rules and how many
+        /// packets each had; a trace names the rule.
+        /// See: `show acl-plugin acl`, `show acl-plugin interface`, `trace add`.
+        Denied = "ACL deny packets",
+        /// The packet is in no rule of the interface's access lists, and in no session: what nothing permits is denied.
+        ///
+        /// Causes: a rule that is missing, for the packet's address family too; an answer whose session is over, or whose way out
+        /// has no `permit+reflect`.
+        /// Check: `show acl-plugin interface` for the lists, `show acl-plugin sessions` for sessions and their timeouts.
+        /// See: `show acl-plugin acl`, `show acl-plugin sessions`, `set acl-plugin session timeout`.
+        NoRule = "ACL deny packets in no rule",
+        /// The headers of the packet cannot be followed to its ports, so that no rule can be trusted to have it.
+        Unreadable = "ACL deny packets with unreadable headers",
+        /// A rule lets the packet begin a session, and there is no room for one.
+        ///
+        /// Causes: more flows than `set acl-plugin session table max-entries` allows; a scan.
+        /// Check: `show acl-plugin sessions`; allow more of them, or shorten the timeouts.
+        /// See: `show acl-plugin sessions`, `set acl-plugin session timeout`.
+        Full = "too many sessions to add new",
+        /// A frame that is not IP has an EtherType which is not on the interface's list.
+        EtherType = "ACL deny frames by EtherType",
+        /// The interface's use on layer 2 has ended while the frame was on its way.
+        Gone = "ACL interface has gone",
+        /// A rule permits the packet.
+        Permitted = "ACL permit packets" (info),
+        /// A session began.
+        Begun = "new sessions added" (info),
+        /// A packet of a session.
+        Existing = "existing session packets" (info),
+        /// A packet.
+        Checked = "checked packets" (info),
+    }
+}
+
+/// Slot of the end of the arc.
+const END: Verdict = Verdict::slot(1);
+/// Packets whose lines are under way together.
+const GROUP: usize = 32;
+
+/// Where a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Packets of IPv4.
+    Four,
+    /// Packets of IPv6.
+    Six,
+    /// Frames of layer 2.
+    L2,
+}
+
+/// Arc and node of packets (`tx`: which leave).
+pub const fn feature(six: bool, tx: bool) -> (&'static str, &'static str) {
+    match (six, tx) {
+        (false, false) => ("ip4-unicast", "acl-plugin-in-ip4-fa"),
+        (false, true) => ("ip4-output", "acl-plugin-out-ip4-fa"),
+        (true, false) => ("ip6-unicast", "acl-plugin-in-ip6-fa"),
+        (true, true) => ("ip6-output", "acl-plugin-out-ip6-fa"),
+    }
+}
+
+/// The node of frames of layer 2.
+pub const fn filter(tx: bool) -> &'static str {
+    if tx { "acl-plugin-out-l2" } else { "acl-plugin-in-l2" }
+}
+
+/// Where packets go on.
+#[derive(Clone)]
+enum Path {
+    /// Along an arc.
+    Arc(ArcPoint),
+    /// As the interface's use on layer 2 wants it.
+    L2(Snapshot<L2Filters>),
+}
+
+/// What was counted in a vector.
+#[derive(Default)]
+struct Tally {
+    permitted: u64,
+    begun: u64,
+    existing: u64,
+}
+
+/// A packet, before it is judged.
+struct Work<'v, F: SessionsOf<D>, const D: usize> {
+    bound: &'v Bound,
+    policy: &'v Policy,
+    seen: Seen<D>,
+    /// Key and hash, where it may be one of a session.
+    session: Option<(F::Key, u64)>,
+}
+
+/// Checks packets.
+struct Filter<const TX: bool> {
+    place: Place,
+    view: Snapshot<View>,
+    path: Path,
+    thread: usize,
+    clock: Arc<Clock>,
+}
+
+/// A family that lists and sessions know.
+trait Known<const D: usize>: RulesOf<D> + SessionsOf<D> {}
+impl Known<FOUR> for Four {}
+impl Known<SIX> for Six {}
+
+/// What a session's value says: the version of the configuration that it is from, and whether it began with a packet that left.
+fn value(version: u32, tx: bool) -> u32 {
+    version << 1 | u32::from(tx)
+}
+
+/// Whether sessions with this value are over because the interface's lists were taken away, or sessions cleared.
+pub(crate) fn is_stale(value: u32, since: u32) -> bool {
+    value >> 1 < since
+}
+
+impl<const TX: bool> Filter<TX> {
+    /// Timer time in ticks.
+    fn now(&self, cx: &NodeCx<'_>) -> u32 {
+        ticks(cx.now().wrapping_add_signed(self.clock.adjustment()))
+    }
+
+    #[inline(always)]
+    fn interface(packet: &Pkt<'_>) -> IfIndex {
+        if TX { IfIndex(packet.aux()) } else { packet.rx_if() }
+    }
+
+    /// Looks at a packet whose IP header begins at `at`. Nothing where it passes unseen; or it is dropped.
+    #[inline(always)]
+    fn look<'v, F: Known<D>, const D: usize>(
+        view: &'v View,
+        bound: &'v Bound,
+        packet: &Pkt<'_>,
+        at: usize,
+        interface: IfIndex,
+    ) -> Result<Option<Work<'v, F, D>>, Drop> {
+        let Some(policy) = bound.sides[usize::from(TX)].policy.as_deref() else { return Ok(None) };
+        let bytes = packet.bytes().get(at..).ok_or(Drop::Unreadable)?;
+        let seen = F::look(bytes).ok_or(Drop::Unreadable)?;
+        let mut session = None;
+        if let (true, Some(sessions)) = (bound.stateful, view.sessions.as_deref()) {
+            let key = match seen.flow {
+                Flow::Ports | Flow::Query { .. } => Some(F::key(&seen, interface.0, TX)),
+                Flow::Error(quote) => quoted::<F, D>(bytes, quote, interface.0, TX),
+                Flow::None | Flow::Later => None,
+            };
+            session = key.map(|key| {
+                let shards = F::shards(sessions);
+                let hash = shards.hash(&key);
+                shards.prefetch(hash);
+                (key, hash)
+            });
+        }
+        Ok(Some(Work { bound, policy, seen, session }))
+    }
+
+    /// Whether a packet goes on.
+    #[inline(always)]
+    fn judge<F: Known<D>, const D: usize>(
+        &self,
+        view: &View,
+        work: &Work<'_, F, D>,
+        bytes: u64,
+        now: u32,
+        tally: &mut Tally,
+    ) -> Result<(), Drop> {
+        let Work { bound, policy, seen, session } = work;
+        if let (Some((key, hash)), Some(sessions)) = (session, view.sessions.as_deref()) {
+            let value = match seen.flow {
+                // An error is no sign of life of the flow.
+                Flow::Error(_) => sessions.has::<F, D>(key, now),
+                _ => sessions.hit::<F, D>(key, *hash, seen, TX, now),
+            };
+            if let Some(value) = value.filter(|value| !is_stale(*value, bound.since))
+                && (!view.reclassify || self.is_in_order(view, sessions, work, value))
+            {
+                tally.existing += 1;
+                return Ok(());
+            }
+        }
+        let Some(found) = F::find(policy, seen, view.ported_fragments) else { return Err(Drop::NoRule) };
+        policy.count(self.thread, found, bytes);
+        match (found.action, session) {
+            (Action::Deny, _) => return Err(Drop::Denied),
+            (Action::Reflect, Some((key, hash))) if !matches!(seen.flow, Flow::Error(_)) => {
+                self.begin::<F, D>(view, key, *hash, seen, now).ok_or(Drop::Full)?;
+                tally.begun += 1;
+            }
+            _ => {}
+        }
+        tally.permitted += 1;
+        Ok(())
+    }
+
+    /// Begins a session; an answer of ICMP to no query begins none.
+    #[inline(always)]
+    fn begin<F: Known<D>, const D: usize>(&self, view: &View, key: &F::Key, hash: u64, seen: &Seen<D>, now: u32) -> Option<()> {
+        let sessions = view.sessions.as_deref()?;
+        if matches!(seen.flow, Flow::Query { asks: false, .. }) {
+            return Some(());
+        }
+        sessions.begin::<F, D>(*key, hash, seen, TX, now, value(view.version, TX)).ok()
+    }
+
+    /// Whether a session is in order under lists that have changed since it began: its packets of the direction that it began in tell.
+    #[inline(never)]
+    fn is_in_order<F: Known<D>, const D: usize>(
+        &self,
+        view: &View,
+        sessions: &Sessions,
+        work: &Work<'_, F, D>,
+        value_then: u32,
+    ) -> bool {
+        let Some((key, hash)) = &work.session else { return false };
+        let began_here = value_then & 1 == u32::from(TX) && !matches!(work.seen.flow, Flow::Error(_));
+        if !began_here || !is_stale(value_then, work.bound.version) {
+            return true;
+        }
+        let found = F::find(work.policy, &work.seen, view.ported_fragments);
+        if found.is_some_and(|found| found.action == Action::Reflect) {
+            sessions.renew::<F, D>(key, *hash, value(view.version, TX));
+            return true;
+        }
+        sessions.end::<F, D>(key, *hash);
+        false
+    }
+
+    /// A vector of packets of a family.
+    #[inline(always)]
+    fn packets<F: Known<D>, const D: usize>(&self, cx: &mut NodeCx<'_>, frame: &mut Frame, arc: &ArcPoint, tally: &mut Tally) {
+        let (view, now) = (self.view.get(), self.now(cx));
+        let n = frame.len();
+        let mut last = (IfIndex(u32::MAX), None, END);
+        for start in (0..n).step_by(GROUP) {
+            let group = GROUP.min(n - start);
+            let mut works: [Result<Option<Work<'_, F, D>>, Drop>; GROUP] = [const { Ok(None) }; GROUP];
+            let mut nexts = [END; GROUP];
+            for (k, (work, next)) in works.iter_mut().zip(&mut nexts).enumerate().take(group) {
+                let packet = cx.packet(frame, start + k);
+                let interface = Self::interface(&packet);
+                if interface != last.0 {
+                    last = (interface, view.get(interface), arc.next(interface, END));
+                }
+                *next = last.2;
+                if let Some(bound) = last.1 {
+                    let at = if TX { bound.link as usize } else { 0 };
+                    *work = Self::look::<F, D>(view, bound, &packet, at, interface);
+                }
+            }
+            for (k, (work, next)) in works.iter().zip(nexts).enumerate().take(group) {
+                let result = match work {
+                    Ok(Some(work)) => {
+                        let bytes = cx.packet(frame, start + k).total_len() as u64;
+                        self.judge(view, work, bytes, now, tally)
+                    }
+                    Ok(None) => Ok(()),
+                    Err(reason) => Err(*reason),
+                };
+                let verdict = match result {
+                    Ok(()) => next,
+                    Err(reason) => cx.packet(frame, start + k).drop(reason),
+                };
+                cx.decide(start + k, verdict);
+            }
+        }
+    }
+
+    /// Frames of layer 2, one by one: families change from frame to frame.
+    fn frames(&self, cx: &mut NodeCx<'_>, frame: &mut Frame, filters: &L2Filters, tally: &mut Tally) {
+        let (view, now) = (self.view.get(), self.now(cx));
+        for i in 0..frame.len() {
+            let mut packet = cx.packet(frame, i);
+            let interface = Self::interface(&packet);
+            let next = if TX { filters.tx(interface) } else { filters.rx(interface) };
+            let result = match view.get(interface) {
+                _ if next.is_none() => Err(Drop::Gone),
+                Some(bound) => self.frame(view, bound, &packet, interface, now, tally),
+                None => Ok(()),
+            };
+            let verdict = match (result, next) {
+                (Ok(()), Some(next)) => next,
+                (Err(reason), _) => packet.drop(reason),
+                (Ok(()), None) => packet.drop(Drop::Gone),
+            };
+            cx.decide(i, verdict);
+        }
+    }
+
+    fn frame(
+        &self,
+        view: &View,
+        bound: &Bound,
+        packet: &Pkt<'_>,
+        interface: IfIndex,
+        now: u32,
+        tally: &mut Tally,
+    ) -> Result<(), Drop> {
+        const IP4: u16 = 0x0800;
+        const IP6: u16 = 0x86dd;
+        let (at, kind) = ether_type(packet.bytes()).ok_or(Drop::Unreadable)?;
+        let bytes = packet.total_len() as u64;
+        match kind {
+            IP4 => match Self::look::<Four, FOUR>(view, bound, packet, at, interface)? {
+                Some(work) => self.judge(view, &work, bytes, now, tally),
+                None => Ok(()),
+            },
+            IP6 => match Self::look::<Six, SIX>(view, bound, packet, at, interface)? {
+                Some(work) => self.judge(view, &work, bytes, now, tally),
+                None => Ok(()),
+            },
+            _ => match &bound.sides[usize::from(TX)].ether_types {
+                Some(allowed) if !allowed.contains(&kind) => Err(Drop::EtherType),
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+impl<const TX: bool> VectorNode for Filter<TX> {
+    type Next = NoNext;
+    type Drop = Drop;
+
+    #[inline(always)]
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        self.view.refresh();
+        if let Path::L2(filters) = &mut self.path {
+            filters.refresh();
+        }
+        let mut tally = Tally::default();
+        match (&self.path, self.place) {
+            (Path::Arc(arc), Place::Six) => self.packets::<Six, SIX>(cx, frame, arc, &mut tally),
+            (Path::Arc(arc), _) => self.packets::<Four, FOUR>(cx, frame, arc, &mut tally),
+            (Path::L2(filters), _) => self.frames(cx, frame, filters.get(), &mut tally),
+        }
+        let Tally { permitted, begun, existing } = tally;
+        let counts = [(Drop::Permitted, permitted), (Drop::Begun, begun), (Drop::Existing, existing)];
+        for (event, n) in counts.into_iter().chain([(Drop::Checked, frame.len() as u64)]) {
+            if n > 0 {
+                cx.count(event, n);
+            }
+        }
+    }
+}
+
+/// What the lists say of a traced packet's headers.
+fn explain<F: Known<D>, const D: usize>(view: &View, policy: &Policy, bytes: &[u8], out: &mut String) {
+    let Some(seen) = F::look(bytes) else {
+        out.push_str("unreadable headers");
+        return;
+    };
+    let _ = match F::find(policy, &seen, view.ported_fragments) {
+        Some(Match { acl, rule, action, .. }) => write!(out, "match: acl {acl} rule {rule}, {}", action.word()),
+        None => write!(out, "match: no rule, deny"),
+    };
+}
+
+/// What a trace says: whether the packet went on, and which rule has it as the lists are when it is shown.
+fn trace(place: Place, tx: bool, view: &View, entry: &TraceEntry, out: &mut String) {
+    let interface = if tx { IfIndex(entry.aux) } else { entry.rx_if };
+    // A dropped packet has its reason in place of its interface.
+    let fate = if entry.next == 0 { "denied" } else { "went on" };
+    let _ = write!(out, "acl-plugin: sw_if_index {interface}, next index {}: {fate}", entry.next);
+    let Some(bound) = view.get(interface).filter(|_| !(tx && entry.next == 0)) else { return };
+    let Some(policy) = bound.sides[usize::from(tx)].policy.as_deref() else { return };
+    out.push_str("\n    ");
+    let rest = |at: usize| entry.bytes.get(at..).unwrap_or_default();
+    let at = if tx { bound.link as usize } else { 0 };
+    match place {
+        Place::Four => explain::<Four, FOUR>(view, policy, rest(at), out),
+        Place::Six => explain::<Six, SIX>(view, policy, rest(at), out),
+        Place::L2 => match ether_type(&entry.bytes) {
+            Some((at, 0x0800)) => explain::<Four, FOUR>(view, policy, rest(at), out),
+            Some((at, 0x86dd)) => explain::<Six, SIX>(view, policy, rest(at), out),
+            _ => out.push_str("not IP"),
+        },
+    }
+}
+
+/// One node.
+fn node<const TX: bool>(router: &Router, place: Place, name: &str, path: Path, view: &Published<View>) -> NodeSpec {
+    let (snapshot, clock) = (view.snapshot(), router.graph.clock().clone());
+    let make = move |cx: &quiver_graph::MakeCx| Filter::<TX> {
+        place,
+        view: snapshot.clone(),
+        path: path.clone(),
+        thread: cx.thread,
+        clock: clock.clone(),
+    };
+    let shown = RefCell::new(view.snapshot());
+    NodeSpec::vector(name, make).traced(move |entry, out| {
+        let mut shown = shown.borrow_mut();
+        shown.refresh();
+        trace(place, TX, shown.get(), entry, out);
+    })
+}
+
+/// Declares nodes and features.
+///
+/// # Errors
+/// The graph's.
+pub fn declare(router: &mut Router, view: &Published<View>) -> Result<(), GraphError> {
+    // By family, before whom and behind whom. As packets are on the wire: before NAT changes them; what is denied costs no policer's
+    // tokens; and fragments may have been put together, or in order.
+    const AROUND: [[&[&str]; 2]; 2] = [
+        [
+            &["policer-input", "nat44-ed-out2in-handoff", "nat44-ed-out2in", "nat44-ed-in2out-handoff", "nat44-ed-in2out"],
+            &["ip4-full-reassembly-feature", "ip4-sv-reassembly-feature"],
+        ],
+        [&["ip6-policer-input"], &["ip6-full-reassembly-feature", "ip6-sv-reassembly-feature"]],
+    ];
+    let (mut nodes, mut features) = (Vec::new(), Vec::new());
+    for (six, tx) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (arc, name) = feature(six, tx);
+        let place = if six { Place::Six } else { Place::Four };
+        let point = ArcPoint::new();
+        let path = Path::Arc(point.clone());
+        let spec = if tx { node::<true>(router, place, name, path, view) } else { node::<false>(router, place, name, path, view) };
+        let end = match (tx, six) {
+            (true, _) => "interface-output-end",
+            (false, false) => "ip4-lookup",
+            (false, true) => "ip6-lookup",
+        };
+        nodes.push(spec.with_next(end).on_arc(arc, point));
+        let around: [&[&str]; 2] = if tx { [&[], &[]] } else { AROUND[usize::from(six)] };
+        let [before, after] = around.map(<[_]>::to_vec);
+        features.push(FeatureSpec { arc, node: name.into(), before, after });
+    }
+    let paths = [false, true].map(|tx| Path::L2(router.l2_filters(filter(tx))));
+    let [rx, tx] = paths;
+    nodes.push(node::<false>(router, Place::L2, filter(false), rx, view));
+    nodes.push(node::<true>(router, Place::L2, filter(true), tx, view));
+    router.graph.add(nodes)?;
+    router.graph.add_features(features)
+}

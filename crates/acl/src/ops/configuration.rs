@@ -1,0 +1,103 @@
+//! The running configuration: settings, lists, and which interfaces use them.
+
+use quiver_command::configuration::Configuration;
+use quiver_command::document::Shape;
+use quiver_command::grammar::IfRef;
+use quiver_net::{IfIndex, Router};
+
+use super::{
+    DeleteAcl, Direction, Rules, SetAcl, SetEtherType, SetInterface, SetMaxSessions, SetSwitch, SetTimeout, Switch, Which,
+};
+use crate::control::{Acls, Settings};
+
+/// What is not as at the start.
+pub(super) fn settings(router: &Router, out: &mut Configuration<Router>) {
+    let Ok(settings) = router.state::<Acls>().map(Acls::settings) else { return };
+    let usual = Settings::default();
+    for (at, timeout) in Which::ALL.into_iter().enumerate() {
+        let request = |seconds| SetTimeout { timeout, seconds };
+        if settings.timeouts[at] != usual.timeouts[at] {
+            out.push(&request(settings.timeouts[at])).undo(&request(usual.timeouts[at])).replaced();
+        }
+    }
+    if settings.sessions != usual.sessions {
+        let request = |sessions| SetMaxSessions { sessions };
+        out.push(&request(settings.sessions)).undo(&request(usual.sessions)).replaced();
+    }
+    let switches = |of: Settings| {
+        [(Switch::Reclassify, of.reclassify), (Switch::Fragments, !of.ported_fragments), (Switch::Counters, of.counters)]
+    };
+    for ((switch, on), (_, usually)) in switches(settings).into_iter().zip(switches(usual)) {
+        let request = |on| SetSwitch { switch, on: u32::from(on) };
+        if on != usually {
+            out.push(&request(on)).undo(&request(usually)).replaced();
+        }
+    }
+}
+
+pub(super) fn lists(router: &Router) -> Vec<u32> {
+    router.state::<Acls>().map(|state| state.lists().map(|(number, _)| number).collect()).unwrap_or_default()
+}
+
+fn name(number: u32) -> String {
+    format!("access list {number}")
+}
+
+pub(super) fn list(router: &Router, number: &u32, out: &mut Configuration<Router>) {
+    let Some(list) = router.state::<Acls>().ok().and_then(|state| state.list(*number).ok()) else { return };
+    let request = SetAcl { index: Some(*number), rules: Rules(list.rules.clone()), tag: list.tag.clone() };
+    out.push(&request).undo(&DeleteAcl { index: *number }).replaced().makes(name(*number));
+}
+
+/// Interfaces with what they use: one list, or all EtherTypes of a direction.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Use(u32, Direction, Option<u32>);
+
+pub(super) fn uses(router: &Router) -> Vec<Use> {
+    let Ok(state) = router.state::<Acls>() else { return Vec::new() };
+    let mut all = Vec::new();
+    for (interface, used) in state.used() {
+        for direction in [Direction::Input, Direction::Output] {
+            let side = direction.side();
+            all.extend(used.lists[side].iter().map(|list| Use(interface.0, direction, Some(*list))));
+            if !used.ether_types[side].is_empty() {
+                all.push(Use(interface.0, direction, None));
+            }
+        }
+    }
+    all
+}
+
+pub(super) fn used(router: &Router, one: &Use, out: &mut Configuration<Router>) {
+    let Ok(state) = router.state::<Acls>() else { return };
+    let Use(interface, direction, list) = *one;
+    let reference = || IfRef(router.interfaces.name(IfIndex(interface)));
+    if let Some(acl) = list {
+        let request = |remove| SetInterface { interface: reference(), direction, acl, remove };
+        out.push(&request(false)).undo(&request(true)).needs(name(acl));
+    } else {
+        let types = state.used_by(IfIndex(interface)).ether_types[direction.side()].clone();
+        let request = |types| SetEtherType { interface: reference(), direction, types };
+        out.push(&request(types)).undo(&request(Vec::new())).replaced();
+    }
+}
+
+/// Where it stands in a document.
+pub(super) const SHAPES: &[Shape] = &[
+    Shape::new("acl/lists/{index#}", r#"{"*":"*"}"#, "acl_set", r#"{"index":"{index#}","*":"*"}"#).doc("Access lists by number."),
+    Shape::new("acl/interfaces", r#"{"*":"*"}"#, "acl_interface_set", r#"{"remove":false,"*":"*"}"#)
+        .list()
+        .doc("Access lists of interfaces, in the order in which they are looked at."),
+    Shape::new(
+        "acl/ethertypes/{interface}/{direction}",
+        r#"{"*":"*"}"#,
+        "acl_ethertype_set",
+        r#"{"interface":"{interface}","direction":"{direction}","*":"*"}"#,
+    )
+    .doc("EtherTypes that frames of an interface may have which are not IP."),
+    Shape::new("acl/timeouts/{timeout}", r#"{"*":"*"}"#, "acl_timeout_set", r#"{"timeout":"{timeout}","*":"*"}"#)
+        .doc("Timeouts of sessions."),
+    Shape::new("acl/sessions", r#"{"*":"*"}"#, "acl_sessions_max_set", r#"{"*":"*"}"#).doc("How many sessions there may be."),
+    Shape::new("acl/switches/{switch}", r#"{"*":"*"}"#, "acl_switch_set", r#"{"switch":"{switch}","*":"*"}"#)
+        .doc("What holds for all access lists."),
+];

@@ -178,15 +178,15 @@ fn a_lenient_router_goes_on_with_what_was_done_before_the_command_that_fails() {
 
 #[test]
 fn missing_folders_are_made_and_a_missing_plugin_is_told_where_the_router_is_started() {
-    let conf = "unix { log @/log/vpp/log pidfile @/run/vpp/pid cli-listen @/run/vpp/cli.sock } plugins { plugin acl_plugin.so { enable } \
+    let conf = "unix { log @/log/vpp/log pidfile @/run/vpp/pid cli-listen @/run/vpp/cli.sock } plugins { plugin snort_plugin.so { enable } \
         plugin dpdk_plugin.so { disable } }";
     let router = Router::start(conf);
     assert_eq!(fs::read_to_string(router.path("run/vpp/pid")).unwrap().trim(), router.child.id().to_string());
     let log = fs::read_to_string(router.path("log/vpp/log")).unwrap();
-    let line = log.lines().find(|line| line.contains("acl_plugin.so")).unwrap_or_else(|| panic!("{log}"));
+    let line = log.lines().find(|line| line.contains("snort_plugin.so")).unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains(" warn ") && line.contains("is not built in"), "{line}");
     let told = router.console();
-    assert!(told.starts_with("quiver: ") && told.contains("`acl_plugin.so' is not built in") && !told.contains("dpdk"), "{told}");
+    assert!(told.starts_with("quiver: ") && told.contains("`snort_plugin.so' is not built in") && !told.contains("dpdk"), "{told}");
 }
 
 #[test]

@@ -131,10 +131,12 @@ pub const ABSENT: &[Absent] = &[
     absent("qos", "QoS maps"),
     absent("show qos", "QoS maps"),
     absent("prom", "Prometheus exporters").use_instead("`quiver-metrics' (docs/metrics.md)"),
-    absent("clear acl-plugin", "access lists (ACLs)"),
-    absent("delete acl-plugin", "access lists (ACLs)"),
-    absent("set acl-plugin", "access lists (ACLs)"),
-    absent("show acl-plugin", "access lists (ACLs)"),
+    absent("delete acl-plugin macip", "access lists by MAC and IP address (MACIP)").use_instead("`set interface input acl'"),
+    absent("set acl-plugin macip", "access lists by MAC and IP address (MACIP)").use_instead("`set interface input acl'"),
+    absent("show acl-plugin macip", "access lists by MAC and IP address (MACIP)").use_instead("`set interface input acl'"),
+    absent("show acl-plugin decode", "views of VPP's lookup structures of access lists"),
+    absent("show acl-plugin lookup", "views of VPP's lookup structures of access lists"),
+    absent("show acl-plugin tables", "views of VPP's lookup structures of access lists"),
     absent("snort", "filters by Snort"),
     absent("show snort", "filters by Snort"),
     absent("set interface secondary-mac-address", "second MAC addresses"),
@@ -220,6 +222,6 @@ mod tests {
         let mut h = Harness::new();
         let said = error(&mut h.router, "set interface l2 input classify intfc x0");
         assert!(said.contains("set interface input acl"), "{said}");
-        assert!(error(&mut h.router, "set acl-plugin acl permit").contains("see docs/coming-from-vpp.md"));
+        assert!(error(&mut h.router, "show acl-plugin tables acl").contains("see docs/coming-from-vpp.md"));
     }
 }

@@ -101,7 +101,10 @@ pub fn schema() -> Schema {
         ("l3fib", OWN_TABLES),
         ("l2fib", OWN_TABLES),
         ("l2learn", "the limit is set by `set bridge-domain learn-limit'"),
-        ("acl-plugin", OWN_TABLES),
+        (
+            "acl-plugin",
+            "`set acl-plugin session table max-entries' and `set acl-plugin reclassify-sessions' set what has a meaning here",
+        ),
         ("ipsec", "the plugin is not built in"),
         ("session", NO_HOST_STACK),
         ("tcp", NO_HOST_STACK),

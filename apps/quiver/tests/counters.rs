@@ -27,6 +27,7 @@ fn router() -> Router {
         "set interface ip address pg0 10.0.0.1/24",
         "bfd udp session add interface pg0 local-addr 10.0.0.1 peer-addr 10.0.0.2 desired-min-tx 1000000 required-min-rx 1000000 detect-mult 3",
         "vrrp vr add pg0 vr_id 1 10.0.0.100",
+        "set acl-plugin acl permit src 192.0.2.0/24",
     ] {
         router.ask(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     }

@@ -54,6 +54,15 @@ classify table mask l3 ip4 src acl-miss-next deny
 classify table mask l3 ip4 dst next-table 0
 classify session table-index 0 match l3 ip4 src 10.0.0.9 opaque-index 4
 set interface input acl intfc pg0 ip4-table 1
+set acl-plugin acl deny proto tcp dport 22, permit+reflect src 2001:db8::/32 tag in
+set acl-plugin acl index 7 permit src 192.0.2.0/24 proto 6 sport 1-9 tcpflags 2 mask 18
+set acl-plugin interface pg0 input acl 7
+set acl-plugin interface pg0 input acl 0
+set acl-plugin interface pg2 output acl 0
+set acl-plugin ethertype pg0 input type 0x0806 type 0x88cc
+set acl-plugin session timeout tcp transient 60
+set acl-plugin session table max-entries 9000
+set acl-plugin reclassify-sessions 1
 policer add name gold type 1r3c cir 8000 cb 10000 eb 10000 exceed-action mark-and-transmit AF12
 policer input name gold pg0
 policer output name gold pg2

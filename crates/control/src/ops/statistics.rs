@@ -13,6 +13,7 @@ pub fn register(registry: &mut Registry<Router>) {
 
 /// What entries mean, by name. `<x>` is one part of a name, or its end.
 pub const MEANINGS: &[(&str, &str)] = &[
+    ("/acl/<acl>/matches", "Packets and bytes that rules of an access list decided on, by rule"),
     ("/bfd/rx-session-echo-counters", "Packets and bytes of own BFD echo packets that came back, by session"),
     ("/bfd/rx-session-counters", "Packets and bytes of BFD received, by session"),
     ("/bfd/tx-session-counters", "Packets and bytes of BFD sent, by session"),

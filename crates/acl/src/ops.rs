@@ -40,9 +40,12 @@ const MESSAGES: &[(&str, &[&str])] = &[
     ("show acl-plugin settings", &["acl_plugin_get_conn_table_max_entries", "acl_plugin_use_hash_lookup_get"]),
 ];
 
+/// Messages that have no command: the plugin's version and liveness; and VPP's choice between two lookup structures.
+const WITHOUT_COMMAND: &[&str] = &["acl_plugin_get_version", "acl_plugin_control_ping", "acl_plugin_use_hash_lookup_set"];
+
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.examples(EXAMPLES).messages(MESSAGES);
+    registry.examples(EXAMPLES).messages(MESSAGES).messages_without_command(WITHOUT_COMMAND);
     registry.declare::<SetAcl>().declare::<DeleteAcl>().declare::<SetInterface>().declare::<SetEtherType>();
     registry.declare::<SetTimeout>().declare::<SetMaxSessions>().declare::<SetSwitch>().declare::<ClearSessions>();
     registry.declare::<ShowAcls>().declare::<ShowInterfaces>().declare::<ShowSessions>().declare::<ShowSettings>();

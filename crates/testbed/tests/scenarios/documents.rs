@@ -29,6 +29,7 @@ fn how_tos_about_hosts_run_as_printed() {
 fn how_tos_about_several_programs_run_as_printed() {
     run("docs/how-to/routing.md", &["ping", "bird", "birdc"]);
     run("docs/how-to/nat.md", &["ping", "python3", "curl", "ss"]);
+    run("docs/how-to/firewall.md", &["ping", "python3", "curl", "ss", "traceroute"]);
     for page in ["memif", "vlan", "measure", "af_xdp", "containers", "from-vpp"] {
         run(&format!("docs/how-to/{page}.md"), &["ping"]);
     }

@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod acl;
 mod alone;
 mod apply;
 mod attack_program;

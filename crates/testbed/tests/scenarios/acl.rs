@@ -154,6 +154,10 @@ fn neighbour_discovery_needs_a_rule() {
     };
     forget();
     assert!(scene.a.reaches(TwoHosts::B6, 3).unwrap());
+    // What the router itself asks and answers is not checked on its way out.
+    router.cli("set acl-plugin acl index 0 permit+reflect src 10.0.1.0/24, permit+reflect src 2001:db8:1::/64").unwrap();
+    forget();
+    assert!(scene.a.reaches(TwoHosts::B6, 3).unwrap());
     router.cli("set acl-plugin acl index 1 deny src ::/0 tag nothing").unwrap();
     forget();
     assert!(!scene.a.pings(TwoHosts::B6, 2).unwrap(), "the answer of the neighbour does not come in");

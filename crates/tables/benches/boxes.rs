@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p quiver-tables --bench boxes [-- [--rounds N] [--only TEXT]]`. Lists are generated (`rules`), and the same in each run.
 //! Four of five keys lie in a rule, with all rules alike; the fifth is in none. *single*: a loop of `find`; *batch*: `find_batch` of 8.
-//! Rounds visit all in turn; figures are medians of runs of 2,048 keys, with the least and the greatest. Clocks are ticks of the time stamp counter
+//! Rounds visit all in turn; figures are medians of short runs, with the least and the greatest. Clocks are ticks of the time stamp counter
 //! (CNTVCT on Arm).
 
 use quiver_tables::boxes::{Boxes, Ranges};
@@ -22,6 +22,8 @@ const KEYS: usize = 1 << 16;
 const FEW: usize = 1 << 10;
 /// Keys of a run: so few that most runs end before another program has the processor.
 const SLICE: usize = 1 << 11;
+/// The same for the linear search.
+const FEW_SLICE: usize = 1 << 4;
 const BATCH: usize = 8;
 
 #[derive(Clone, Copy)]
@@ -30,7 +32,9 @@ enum Way {
     Single,
     Batch,
 }
-const WAYS: [(Way, &str, usize); 3] = [(Way::Linear, "linear", FEW), (Way::Single, "single", KEYS), (Way::Batch, "batch", KEYS)];
+/// Ways of a search, with the keys of a round and of a run.
+const WAYS: [(Way, &str, usize, usize); 3] =
+    [(Way::Linear, "linear", FEW, FEW_SLICE), (Way::Single, "single", KEYS, SLICE), (Way::Batch, "batch", KEYS, SLICE)];
 
 #[inline(always)]
 fn body<const D: usize>(boxes: &Boxes<D>, rules: &[Ranges<D>], keys: &[[u32; D]], way: Way) -> u32 {
@@ -117,9 +121,9 @@ fn main() {
     }
     for _ in 0..rounds {
         for subject in &mut subjects {
-            for (k, (way, _, keys)) in WAYS.iter().enumerate() {
-                for from in (0..*keys).step_by(SLICE) {
-                    let part = from..(from + SLICE).min(*keys);
+            for (k, (way, _, keys, slice)) in WAYS.iter().enumerate() {
+                for from in (0..*keys).step_by(*slice) {
+                    let part = from..(from + slice).min(*keys);
                     let (clock, count) = (ticks(), part.len());
                     black_box((subject.run)(*way, part));
                     subject.clocks[k].add((ticks() - clock) as f64 / count as f64);
@@ -131,7 +135,7 @@ fn main() {
     for subject in &subjects {
         println!("\n{}: built in {:.1} ms, {:.1} kB", subject.name, subject.build_ms, subject.bytes as f64 / 1e3);
         let linear = subject.clocks[0].median();
-        for ((_, way, _), clocks) in WAYS.iter().zip(&subject.clocks) {
+        for ((_, way, _, _), clocks) in WAYS.iter().zip(&subject.clocks) {
             println!("    {way:<10} {clocks:<34} x{:.1} of linear", linear / clocks.median());
         }
     }

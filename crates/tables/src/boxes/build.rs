@@ -7,11 +7,11 @@ use crate::error::OutOfMemory;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
-/// Rules of a leaf that is not cut any more. With 2, lists of 10,000 rules take twice the memory, and more time for lookups.
+/// Rules of a leaf that is not cut any more. With 2, lists of 10,000 rules take nearly twice the memory, and lookups no less time.
 const LEAF: usize = 6;
 /// Nodes on the way to a leaf, at most.
 const DEPTH: u32 = 16;
-/// Rules of all leaves that are cut, for each rule of a tree. A list as people write them takes 2 to 6.
+/// Rules of all leaves that are cut, for each rule of a tree. Lists as people write them take 2 to 12.
 const WORK_A_RULE: usize = 32;
 /// The same, for each tree.
 const WORK_A_TREE: usize = 1 << 16;

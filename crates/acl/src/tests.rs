@@ -25,7 +25,7 @@ fn six(net: u16) -> std::net::Ipv6Addr {
 
 /// The beginning of a frame from the host of an interface to that of another one.
 fn ip(is_six: bool, from: u8, to: u8) -> Packet {
-    let packet = Packet::ethernet(host_mac(from.into()), router_mac(from.into()));
+    let packet = Packet::ethernet(host_mac(from), router_mac(from));
     if is_six { packet.ipv6(six(from.into()), six(to.into())) } else { packet.ipv4([10, 0, from, 2], [10, 0, to, 2]) }
 }
 

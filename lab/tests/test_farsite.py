@@ -145,6 +145,8 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
     (folder / "sshd_config").write_text(
         f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\nPidFile none\n"
         "PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+        # Each command is run by a shell, and bash below sshd first does what ~/.bashrc says, unless it is a shell's shell.
+        "SetEnv SHLVL=1\n"
     )
     SSHD_FOLDER.mkdir(mode=0o755, exist_ok=True)
     with testbed.veth_pairs() as wires, contextlib.ExitStack() as stack:

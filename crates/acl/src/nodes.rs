@@ -13,9 +13,9 @@ use quiver_net::Router;
 use quiver_net::l2::L2Filters;
 
 use crate::packet::{FOUR, Flow, Four, SIX, Seen, Six, ether_type, quoted};
-use crate::policy::{Match, Policy, RulesOf};
+use crate::policy::{BATCH, Match, Policy, RulesOf};
 use crate::rule::Action;
-use crate::session::{Sessions, SessionsOf, ticks};
+use crate::session::{Candidate, Sessions, SessionsOf, ticks};
 use crate::view::{Bound, View};
 
 drop_reasons! {
@@ -113,6 +113,8 @@ struct Work<'v, F: SessionsOf<D>, const D: usize> {
     seen: Seen<D>,
     /// Key and hash, where it may be one of a session.
     session: Option<(F::Key, u64)>,
+    /// Which one it may be.
+    candidate: Candidate,
 }
 
 /// Checks packets.
@@ -128,6 +130,28 @@ struct Filter<const TX: bool> {
 trait Known<const D: usize>: RulesOf<D> + SessionsOf<D> {}
 impl Known<FOUR> for Four {}
 impl Known<SIX> for Six {}
+
+/// The rules of some packets of a group: at once where all are in one policy.
+#[inline(always)]
+fn find_all<'v, F: Known<D>, const D: usize>(
+    view: &View,
+    works: &[Option<Work<'v, F, D>>; GROUP],
+    chosen: &[usize],
+) -> [Option<&'v Match>; BATCH] {
+    let one = |k: usize| works[k].as_ref();
+    let Some(first) = chosen.first().and_then(|k| one(*k)) else { return [None; BATCH] };
+    // What is missing of a batch is the first one again.
+    let seen: [Seen<D>; BATCH] =
+        std::array::from_fn(|at| chosen.get(at).and_then(|k| one(*k)).map_or(first.seen, |work| work.seen));
+    let alike = |k: &usize| one(*k).is_some_and(|work| std::ptr::eq(work.policy, first.policy) && work.seen.flow != Flow::Later);
+    if chosen.len() > 1 && chosen.iter().all(alike) {
+        return F::find_batch(first.policy, &seen);
+    }
+    std::array::from_fn(|at| {
+        let work = chosen.get(at).and_then(|k| one(*k))?;
+        F::find(work.policy, &work.seen, view.ported_fragments)
+    })
+}
 
 /// What a session's value says: the version of the configuration that it is from, and whether it began with a packet that left.
 fn value(version: u32, tx: bool) -> u32 {
@@ -176,55 +200,63 @@ impl<const TX: bool> Filter<TX> {
                 (key, hash)
             });
         }
-        Ok(Some(Work { bound, policy, seen, session }))
+        Ok(Some(Work { bound, policy, seen, session, candidate: Candidate::default() }))
     }
 
-    /// Whether a packet goes on.
+    /// Whether a packet is one of a session.
     #[inline(always)]
-    fn judge<F: Known<D>, const D: usize>(
+    fn is_known<F: Known<D>, const D: usize>(&self, view: &View, work: &Work<'_, F, D>, now: u32) -> bool {
+        let (Some((key, hash)), Some(sessions)) = (&work.session, view.sessions.as_deref()) else { return false };
+        let value = match work.seen.flow {
+            // An error is no sign of life of the flow.
+            Flow::Error(_) => sessions.has::<F, D>(key, now),
+            _ => sessions.hit::<F, D>(key, *hash, work.candidate, &work.seen, TX, now),
+        };
+        value.is_some_and(|value| {
+            !is_stale(value, work.bound.since) && (!view.reclassify || self.is_in_order(view, sessions, work, value))
+        })
+    }
+
+    /// Does what the rule says that a packet is in.
+    #[inline(always)]
+    fn obey<F: Known<D>, const D: usize>(
         &self,
         view: &View,
         work: &Work<'_, F, D>,
+        found: Option<&Match>,
         bytes: u64,
         now: u32,
         tally: &mut Tally,
     ) -> Result<(), Drop> {
-        let Work { bound, policy, seen, session } = work;
-        if let (Some((key, hash)), Some(sessions)) = (session, view.sessions.as_deref()) {
-            let value = match seen.flow {
-                // An error is no sign of life of the flow.
-                Flow::Error(_) => sessions.has::<F, D>(key, now),
-                _ => sessions.hit::<F, D>(key, *hash, seen, TX, now),
-            };
-            if let Some(value) = value.filter(|value| !is_stale(*value, bound.since))
-                && (!view.reclassify || self.is_in_order(view, sessions, work, value))
-            {
-                tally.existing += 1;
-                return Ok(());
-            }
-        }
-        let Some(found) = F::find(policy, seen, view.ported_fragments) else { return Err(Drop::NoRule) };
-        policy.count(self.thread, found, bytes);
-        match (found.action, session) {
-            (Action::Deny, _) => return Err(Drop::Denied),
-            (Action::Reflect, Some((key, hash))) if !matches!(seen.flow, Flow::Error(_)) => {
-                self.begin::<F, D>(view, key, *hash, seen, now).ok_or(Drop::Full)?;
-                tally.begun += 1;
-            }
-            _ => {}
+        let found = found.ok_or(Drop::NoRule)?;
+        work.policy.count(self.thread, found, bytes);
+        match found.action {
+            Action::Deny => return Err(Drop::Denied),
+            Action::Permit => {}
+            Action::Reflect => self.begin(view, work, now, tally)?,
         }
         tally.permitted += 1;
         Ok(())
     }
 
-    /// Begins a session; an answer of ICMP to no query begins none.
-    #[inline(always)]
-    fn begin<F: Known<D>, const D: usize>(&self, view: &View, key: &F::Key, hash: u64, seen: &Seen<D>, now: u32) -> Option<()> {
-        let sessions = view.sessions.as_deref()?;
-        if matches!(seen.flow, Flow::Query { asks: false, .. }) {
-            return Some(());
+    /// Begins a packet's session, where there can be one: an error, and an answer of ICMP to no query, begin none.
+    #[inline(never)]
+    fn begin<F: Known<D>, const D: usize>(
+        &self,
+        view: &View,
+        work: &Work<'_, F, D>,
+        now: u32,
+        tally: &mut Tally,
+    ) -> Result<(), Drop> {
+        let begins = matches!(work.seen.flow, Flow::Ports | Flow::Query { asks: true, .. });
+        let (Some((key, hash)), Some(sessions), true) = (&work.session, view.sessions.as_deref(), begins) else { return Ok(()) };
+        // A packet before it, of the same group, may have begun it.
+        if sessions.hit::<F, D>(key, *hash, work.candidate, &work.seen, TX, now) == Some(value(view.version, TX)) {
+            return Ok(());
         }
-        sessions.begin::<F, D>(*key, hash, seen, TX, now, value(view.version, TX)).ok()
+        sessions.begin::<F, D>(*key, *hash, &work.seen, TX, now, value(view.version, TX)).map_err(|_| Drop::Full)?;
+        tally.begun += 1;
+        Ok(())
     }
 
     /// Whether a session is in order under lists that have changed since it began: its packets of the direction that it began in tell.
@@ -258,39 +290,59 @@ impl<const TX: bool> Filter<TX> {
         let mut last = (IfIndex(u32::MAX), None, END);
         for start in (0..n).step_by(GROUP) {
             let group = GROUP.min(n - start);
-            let mut works: [Result<Option<Work<'_, F, D>>, Drop>; GROUP] = [const { Ok(None) }; GROUP];
-            let mut nexts = [END; GROUP];
-            for (k, (work, next)) in works.iter_mut().zip(&mut nexts).enumerate().take(group) {
-                let packet = cx.packet(frame, start + k);
+            let mut works: [Option<Work<'_, F, D>>; GROUP] = [const { None }; GROUP];
+            let mut verdicts = [END; GROUP];
+            for (k, (work, verdict)) in works.iter_mut().zip(&mut verdicts).enumerate().take(group) {
+                let mut packet = cx.packet(frame, start + k);
                 let interface = Self::interface(&packet);
                 if interface != last.0 {
                     last = (interface, view.get(interface), arc.next(interface, END));
                 }
-                *next = last.2;
+                *verdict = last.2;
                 if let Some(bound) = last.1 {
                     let at = if TX { bound.link as usize } else { 0 };
-                    *work = Self::look::<F, D>(view, bound, &packet, at, interface);
+                    match Self::look::<F, D>(view, bound, &packet, at, interface) {
+                        Ok(seen) => *work = seen,
+                        Err(reason) => *verdict = packet.drop(reason),
+                    }
                 }
             }
-            for (k, (work, next)) in works.iter().zip(nexts).enumerate().take(group) {
-                let result = match work {
-                    Ok(Some(work)) => {
-                        let bytes = cx.packet(frame, start + k).total_len() as u64;
-                        self.judge(view, work, bytes, now, tally)
+            if let Some(sessions) = view.sessions.as_deref() {
+                for work in works.iter_mut().take(group).flatten() {
+                    if let Some((_, hash)) = work.session {
+                        work.candidate = F::shards(sessions).candidate(hash);
                     }
-                    Ok(None) => Ok(()),
-                    Err(reason) => Err(*reason),
-                };
-                let verdict = match result {
-                    Ok(()) => next,
-                    Err(reason) => cx.packet(frame, start + k).drop(reason),
-                };
-                cx.decide(start + k, verdict);
+                }
+            }
+            // Those that no session lets through, by their places in the group.
+            let (mut rest, mut pending) = ([0; GROUP], 0);
+            for (k, work) in works.iter().enumerate().take(group) {
+                let Some(work) = work else { continue };
+                if self.is_known(view, work, now) {
+                    tally.existing += 1;
+                } else {
+                    (rest[pending], pending) = (k, pending + 1);
+                }
+            }
+            for chosen in rest[..pending].chunks(BATCH) {
+                let found = find_all(view, &works, chosen);
+                for (k, found) in chosen.iter().zip(found) {
+                    let Some(work) = &works[*k] else { continue };
+                    let mut packet = cx.packet(frame, start + k);
+                    let bytes = packet.total_len() as u64;
+                    if let Err(reason) = self.obey(view, work, found, bytes, now, tally) {
+                        verdicts[*k] = packet.drop(reason);
+                    }
+                }
+            }
+            for (k, verdict) in verdicts.iter().enumerate().take(group) {
+                cx.decide(start + k, *verdict);
             }
         }
     }
 
     /// Frames of layer 2, one by one: families change from frame to frame.
+    #[inline(always)]
     fn frames(&self, cx: &mut NodeCx<'_>, frame: &mut Frame, filters: &L2Filters, tally: &mut Tally) {
         let (view, now) = (self.view.get(), self.now(cx));
         for i in 0..frame.len() {
@@ -311,6 +363,25 @@ impl<const TX: bool> Filter<TX> {
         }
     }
 
+    /// Whether a packet goes on.
+    #[inline(always)]
+    fn judge<F: Known<D>, const D: usize>(
+        &self,
+        view: &View,
+        work: Option<Work<'_, F, D>>,
+        bytes: u64,
+        now: u32,
+        tally: &mut Tally,
+    ) -> Result<(), Drop> {
+        let Some(work) = work else { return Ok(()) };
+        if self.is_known(view, &work, now) {
+            tally.existing += 1;
+            return Ok(());
+        }
+        self.obey(view, &work, F::find(work.policy, &work.seen, view.ported_fragments), bytes, now, tally)
+    }
+
+    #[inline(always)]
     fn frame(
         &self,
         view: &View,
@@ -325,14 +396,8 @@ impl<const TX: bool> Filter<TX> {
         let (at, kind) = ether_type(packet.bytes()).ok_or(Drop::Unreadable)?;
         let bytes = packet.total_len() as u64;
         match kind {
-            IP4 => match Self::look::<Four, FOUR>(view, bound, packet, at, interface)? {
-                Some(work) => self.judge(view, &work, bytes, now, tally),
-                None => Ok(()),
-            },
-            IP6 => match Self::look::<Six, SIX>(view, bound, packet, at, interface)? {
-                Some(work) => self.judge(view, &work, bytes, now, tally),
-                None => Ok(()),
-            },
+            IP4 => self.judge::<Four, FOUR>(view, Self::look(view, bound, packet, at, interface)?, bytes, now, tally),
+            IP6 => self.judge::<Six, SIX>(view, Self::look(view, bound, packet, at, interface)?, bytes, now, tally),
             _ => match &bound.sides[usize::from(TX)].ether_types {
                 Some(allowed) if !allowed.contains(&kind) => Err(Drop::EtherType),
                 _ => Ok(()),

@@ -117,6 +117,18 @@ impl Policy {
 pub trait RulesOf<const D: usize>: Family<D> {
     /// The first rule that has a packet. `ported`: later fragments are in no rule that looks at ports, as if they had some.
     fn find<'a>(policy: &'a Policy, seen: &Seen<D>, ported: bool) -> Option<&'a Match>;
+
+    /// The same of several packets, none of which is a later fragment.
+    fn find_batch<'a>(policy: &'a Policy, seen: &[Seen<D>; BATCH]) -> [Option<&'a Match>; BATCH];
+}
+
+/// Packets that are looked up at once.
+pub const BATCH: usize = 8;
+
+#[inline(always)]
+fn find_batch<'a, const D: usize>(rules: &'a Rules<D>, seen: &[Seen<D>; BATCH]) -> [Option<&'a Match>; BATCH] {
+    let found = rules.whole.find_batch(&seen.map(|seen| seen.fields), &seen.map(|seen| seen.tcp_flags));
+    found.map(|at| rules.matches.get(at? as usize))
 }
 
 #[inline(always)]
@@ -133,11 +145,21 @@ impl RulesOf<FOUR> for Four {
     fn find<'a>(policy: &'a Policy, seen: &Seen<FOUR>, ported: bool) -> Option<&'a Match> {
         find(&policy.four, seen, ported)
     }
+
+    #[inline(always)]
+    fn find_batch<'a>(policy: &'a Policy, seen: &[Seen<FOUR>; BATCH]) -> [Option<&'a Match>; BATCH] {
+        find_batch(&policy.four, seen)
+    }
 }
 
 impl RulesOf<SIX> for Six {
     #[inline(always)]
     fn find<'a>(policy: &'a Policy, seen: &Seen<SIX>, ported: bool) -> Option<&'a Match> {
         find(&policy.six, seen, ported)
+    }
+
+    #[inline(always)]
+    fn find_batch<'a>(policy: &'a Policy, seen: &[Seen<SIX>; BATCH]) -> [Option<&'a Match>; BATCH] {
+        find_batch(&policy.six, seen)
     }
 }

@@ -209,7 +209,25 @@ impl<K: SessionKey> Shards<K> {
     pub fn prefetch(&self, hash: u64) {
         self.shard(hash).reader.prefetch(hash);
     }
+
+    /// What most probably is the session's number; its lines are asked for.
+    #[inline(always)]
+    pub fn candidate(&self, hash: u64) -> Candidate {
+        let shard = self.shard(hash);
+        let number = shard.reader.candidate(hash);
+        if let Some(number) = number {
+            shard.reader.prefetch_entry(number);
+            if let Some(cell) = shard.notes.get(number as usize) {
+                quiver_graph::prefetch(std::ptr::from_ref(cell).cast());
+            }
+        }
+        Candidate(number)
+    }
 }
+
+/// A number that is to be compared: [`Shards::candidate`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Candidate(Option<u32>);
 
 /// There is no room for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,12 +337,14 @@ impl Sessions {
         &self,
         key: &F::Key,
         hash: u64,
+        candidate: Candidate,
         seen: &Seen<D>,
         tx: bool,
         now: u32,
     ) -> Option<u32> {
         let shard = F::shards(self).shard(hash);
-        let (number, version) = shard.reader.find_hashed(key, hash)?;
+        let at = candidate.0.and_then(|number| Some((number, shard.reader.value_at(number, key)?)));
+        let (number, version) = at.or_else(|| shard.reader.find_hashed(key, hash))?;
         let cell = shard.notes.get(number as usize)?;
         let word = cell.load(Relaxed);
         let note = Note::read(word);

@@ -15,17 +15,20 @@
 //!
 //! A node cuts the box that it stands for along one field into up to 16 parts, at borders of the rules in it. So 10,000
 //! rules are three or four steps deep. A step compares a key with all cuts of the node at once and counts: no branch depends
-//! on the key. A leaf is a chain of the rules that meet its box, in order of precedence. Chains end in common: two leaves
-//! whose last rules are the same share them.
+//! on the key. A leaf is a chain of the rules that meet its box, in order of precedence, up to the first that covers the box.
+//! Chains end in common: leaves whose last rules are the same share them.
 //!
-//! **What is in one tree.** A rule that is wide in the field of a cut goes to all children. Where some rules are wide in one address
-//! and some in the other, a single tree would repeat them all over. So rules lie in up to four trees, by which of the two
-//! addresses is wide. A tree is walked only if its best rule comes before the match found so far.
+//! **Which rules share a tree.** A rule that is wide in the field of a cut goes to all children. Where many rules are wide in one
+//! address and many in the other, a single tree would repeat them all over. So rules lie in up to four trees, by which of the
+//! two addresses is wide; a few such rules are repeated nevertheless, because a tree more costs each lookup more. A tree is
+//! walked only if its best rule comes before the match found so far.
 //!
 //! **Bounds.** Memory is linear in the rules whatever they are: at most [`SLOTS_A_RULE`] slots a rule and [`SLOTS_A_TREE`] a tree.
-//! The largest leaf is cut first; where slots run out, leaves stay long. The work of building has a bound of the same kind.
-//! A hostile list therefore costs time in lookups, at worst that of a linear search, and nothing else.
+//! The largest leaf is cut first; where slots run out, leaves stay long. The work of building has a bound of the same kind, and
+//! so has the depth of a tree. A hostile list therefore costs time in lookups, at worst about that of a linear search, and
+//! nothing else.
 
+use crate::cpu::opaque;
 use crate::error::OutOfMemory;
 use build::Builder;
 
@@ -93,7 +96,7 @@ impl<const D: usize> Boxes<D> {
 
     /// Builds it; rules in order of precedence.
     pub fn new(rules: &[Ranges<D>]) -> Result<Self, OutOfMemory> {
-        let (lines, trees) = Builder::new(rules)?.finish()?;
+        let (lines, trees) = Builder::new(rules)?.finish();
         Ok(Boxes { lines, trees, rules: rules.len() })
     }
 
@@ -117,7 +120,7 @@ impl<const D: usize> Boxes<D> {
             if best.iter().all(|best| *best < tree.best) {
                 break;
             }
-            let mut at = [tree.root; W];
+            let mut at = best.map(|best| if best < tree.best { END } else { tree.root });
             self.walk(&mut at, &lanes);
             self.scan(&mut at, &lanes, flags, &mut best);
         }
@@ -129,12 +132,13 @@ impl<const D: usize> Boxes<D> {
     fn walk<const W: usize>(&self, at: &mut [u32; W], lanes: &[[u32; LANES]; W]) {
         loop {
             let heads = at.map(|at| self.line(at, 0).head());
-            if heads.iter().all(|head| head.is_rule()) {
+            if heads.iter().fold(true, |all, head| all & head.is_rule()) {
                 return;
             }
             for w in 0..W {
                 let below = self.line(at[w], 0).cuts_below(lanes[w][heads[w].lane()]);
-                at[w] = if heads[w].is_rule() { at[w] } else { heads[w].slot() + below };
+                // The compiler would else gather the keys of all lookups into vectors, and take those apart for every load.
+                at[w] = opaque(if heads[w].is_rule() { at[w] } else { heads[w].slot() + below });
             }
         }
     }
@@ -148,10 +152,11 @@ impl<const D: usize> Boxes<D> {
                 let line = self.line(at[w], 0);
                 let has = if Self::LINES == 1 { line.has_half(&lanes[w]) } else { line.has_whole(self.line(at[w], 1), &lanes[w]) };
                 let has = has & line.has_flags::<D>(flags[w]);
+                let has = opaque(u32::from(has)) != 0;
                 let number = line.number::<D>();
                 let better = number < best[w];
-                best[w] = if has & better { number } else { best[w] };
-                at[w] = if has | !better { END } else { line.head().slot() };
+                best[w] = opaque(if has & better { number } else { best[w] });
+                at[w] = opaque(if has | !better { END } else { line.head().slot() });
                 on |= at[w];
             }
             if on == END {

@@ -171,6 +171,39 @@ impl<K: Key> HashReader<K> {
         None
     }
 
+    /// The number of an entry that a hash points at: nearly always the key's, where the table has it. Without a branch that depends on
+    /// where in the bucket it stands, so that entries can be fetched before they are compared.
+    #[inline(always)]
+    pub fn candidate(&self, hash: u64) -> Option<u32> {
+        let bucket = self.table.bucket(self.table.home(hash));
+        let mut mask = 0_u32;
+        for (at, slot) in bucket[..SLOTS].iter().enumerate() {
+            let slot = slot.load(Ordering::Acquire);
+            mask |= u32::from((slot ^ tag(hash)) >> 32 == 0 && slot as u32 != 0) << at;
+        }
+        let slot = bucket.get(mask.trailing_zeros() as usize)?.load(Ordering::Acquire);
+        // It may have been emptied meanwhile.
+        u32::try_from(slot_entry(slot)).ok()
+    }
+
+    /// Asks the CPU to fetch an entry.
+    #[inline(always)]
+    pub fn prefetch_entry(&self, number: u32) {
+        self.table.entries.prefetch(number as usize);
+    }
+
+    /// The value of the entry with this number, where it has this key.
+    #[inline(always)]
+    pub fn value_at(&self, number: u32, key: &K) -> Option<u32> {
+        let entries = &self.table.entries;
+        if number as usize >= entries.capacity() {
+            return None;
+        }
+        // SAFETY: just compared; all of a reservation is readable.
+        let entry = unsafe { entries.at(number as usize) };
+        key.is_in(entry).then(|| K::value(entry).load(Ordering::Relaxed))
+    }
+
     /// Looks several keys up, their buckets being fetched ahead; stops at the end of the shortest slice. `hashes` is where
     /// the hashes go, for use with [`get_hashed`](Self::get_hashed) or an insertion afterwards.
     #[inline(always)]

@@ -53,6 +53,7 @@
 //! | 16-8-8 | [`lpm4`] | many IPv4 tables | memory follows the routes |
 //! | poptrie | [`lpm6`] | IPv6 | few levels, compact enough to stay in cache |
 //! | bucketed hash | [`hash`] | sessions, neighbours, MAC addresses | a line for the tags, one for the entry |
+//! | trees of boxes | [`boxes`] | access lists | 16 ways a line; memory linear in the rules, whatever they are |
 //! | wheel | [`timer`] | ageing | starting and stopping cost a few stores |
 //! | index pool | [`pool`] | interface and entry indices | the lowest free one comes back, after its grace period |
 //! | ring | [`ring`] | hand-off between workers | one writer, one reader, a line transfer a batch |
@@ -61,7 +62,8 @@
 //!
 //! # Where the time goes
 //!
-//! `cargo bench -p quiver-tables` prints build time, memory and clocks a lookup for each structure beside a textbook crate.
+//! `cargo bench -p quiver-tables` prints build time, memory and clocks a lookup for each prefix table beside a textbook crate, and for
+//! access lists beside a linear search.
 //! Functions of the data path are `#[inline(always)]` and generic over nothing that the caller's target features could not
 //! reach, so that a node compiled for x86-64-v3 has POPCNT and BMI2 in them.
 //!

@@ -75,8 +75,10 @@ impl Call<'_> {
     pub fn refuse<M: Message>(&mut self, code: i32) {
         let start = self.out.len();
         self.send(&M::default());
-        // The code is the first field of every reply that has one.
-        let at = start + frame::HEADER + 2 + M::INFO.prefix.size();
+        let fields = M::INFO.fields;
+        // A reply that has no field for the code is empty.
+        let Some(before) = fields.iter().position(|field| field.name == "retval") else { return };
+        let at = start + frame::HEADER + 2 + M::INFO.prefix.size() + fields[..before].iter().map(|field| field.size).sum::<usize>();
         if let Some(place) = self.out.get_mut(at..at + 4) {
             place.copy_from_slice(&code.to_be_bytes());
         }

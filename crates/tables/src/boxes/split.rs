@@ -4,6 +4,9 @@ use super::Ranges;
 use super::line::CUTS;
 use crate::error::OutOfMemory;
 
+/// Rules that are looked at for the choice, at most.
+const SAMPLE: usize = 1024;
+
 /// How a node cuts its box: a key goes to the child whose number is that of the cuts below it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Split {
@@ -20,7 +23,7 @@ impl Split {
 
     /// The child that a value goes to.
     pub(super) fn child(&self, value: u32) -> usize {
-        self.cuts().iter().filter(|cut| value > **cut).count()
+        self.cuts().partition_point(|cut| *cut < value)
     }
 
     /// The part of a child within `bounds`.
@@ -39,29 +42,30 @@ impl Split {
 /// Memory for choosing, used again.
 #[derive(Default)]
 pub(super) struct Scratch {
-    lows: Vec<u32>,
-    highs: Vec<u32>,
+    /// The ranges of the rules in a field.
+    ranges: Vec<(u32, u32)>,
+    /// The ends of those that are inside the box.
     borders: Vec<u32>,
+    /// The first and the last child of each rule.
+    children: Vec<(u8, u8)>,
 }
 
 impl Scratch {
     /// Room for `rules` rules.
     pub(super) fn reserve(&mut self, rules: usize) -> Result<(), OutOfMemory> {
-        self.lows.try_reserve(rules)?;
-        self.highs.try_reserve(rules)?;
+        self.ranges.try_reserve(rules)?;
+        self.children.try_reserve(rules)?;
         Ok(self.borders.try_reserve(2 * rules)?)
     }
 
-    /// The split of a box that leaves the least of its rules together; none if nothing separates them.
-    ///
-    /// What counts is the sum of the squares of the children's rules: how many rules a lookup meets if each rule has equally many,
-    /// and how often rules are repeated.
+    /// The best split of a box with these rules; none if nothing separates them well enough.
     pub(super) fn choose<const D: usize>(&mut self, rules: &[Ranges<D>], list: &[u32], bounds: &Ranges<D>) -> Option<Split> {
         let mut best = None;
-        let mut least = square(list.len());
+        // Of a long list, some say as much as all.
+        let every = list.len().div_ceil(SAMPLE);
+        let mut least = list.len().div_ceil(every) as f64;
         for field in 0..D {
-            let (from, to) = (bounds.low[field], bounds.high[field]);
-            if !self.take(rules, list, field, from, to) {
+            if !self.take(rules, list.iter().step_by(every), field, bounds) {
                 continue;
             }
             let mut last = 0;
@@ -71,39 +75,38 @@ impl Scratch {
                     break;
                 }
                 last = split.count;
-                let sum = self.sum(&split, from, to);
-                if sum < least {
-                    (least, best) = (sum, Some(split));
+                let cost = self.cost(&split);
+                if cost < least {
+                    (least, best) = (cost, Some(split));
                 }
             }
         }
         best
     }
 
-    /// Takes the ends of the rules in a field, sorted, and the borders between them. False if there are none.
-    fn take<const D: usize>(&mut self, rules: &[Ranges<D>], list: &[u32], field: usize, from: u32, to: u32) -> bool {
-        self.lows.clear();
-        self.highs.clear();
+    /// Takes the ranges of the rules in a field, and the borders between them, sorted. False if there are none.
+    fn take<'a, const D: usize>(
+        &mut self,
+        rules: &[Ranges<D>],
+        list: impl Iterator<Item = &'a u32>,
+        field: usize,
+        bounds: &Ranges<D>,
+    ) -> bool {
+        self.ranges.clear();
         self.borders.clear();
         for rule in list {
             let rule = &rules[*rule as usize];
-            let (low, high) = (rule.low[field].max(from), rule.high[field].min(to));
-            self.lows.push(low);
-            self.highs.push(high);
-            if low > from {
+            let (low, high) = (rule.low[field], rule.high[field]);
+            self.ranges.push((low, high));
+            if low > bounds.low[field] {
                 self.borders.push(low - 1);
             }
-            if high < to {
+            if high < bounds.high[field] {
                 self.borders.push(high);
             }
         }
-        if self.borders.is_empty() {
-            return false;
-        }
-        self.lows.sort_unstable();
-        self.highs.sort_unstable();
         self.borders.sort_unstable();
-        true
+        !self.borders.is_empty()
     }
 
     /// Cuts at up to `most` borders, with about as many between each two.
@@ -119,21 +122,30 @@ impl Scratch {
         split
     }
 
-    /// The sum of the squares of the children's rules.
-    fn sum(&self, split: &Split, from: u32, to: u32) -> u64 {
-        let mut low = from;
-        let mut sum = 0;
-        for k in 0..=split.count {
-            let high = split.cuts().get(k).copied().unwrap_or(to);
-            let begin = self.lows.partition_point(|at| *at <= high);
-            let ended = self.highs.partition_point(|at| *at < low);
-            sum += square(begin - ended);
-            low = high.saturating_add(1);
+    /// How many rules a lookup meets in a child, if every rule has as many lookups and these are spread over its children, times the
+    /// square root of how often a rule is repeated.
+    fn cost(&mut self, split: &Split) -> f64 {
+        self.children.clear();
+        // Where the rules begin, and behind which child they end.
+        let mut rules_of = [0f64; CUTS + 2];
+        for (low, high) in &self.ranges {
+            let (first, last) = (split.child(*low), split.child(*high));
+            rules_of[first] += 1.0;
+            rules_of[last + 1] -= 1.0;
+            self.children.push((first as u8, last as u8));
         }
-        sum
+        // The rules of each child; and from here on those of all before it.
+        let (mut now, mut before) = (0.0, 0.0);
+        for rules in &mut rules_of {
+            now += *rules;
+            (*rules, before) = (before, before + now);
+        }
+        let mean = |&(first, last): &(u8, u8)| {
+            let (first, end) = (usize::from(first), usize::from(last) + 1);
+            (rules_of[end] - rules_of[first]) / (end - first) as f64
+        };
+        let met: f64 = self.children.iter().map(mean).sum();
+        let rules = self.ranges.len() as f64;
+        met / rules * (before / rules).sqrt()
     }
-}
-
-fn square(rules: usize) -> u64 {
-    (rules as u64).saturating_mul(rules as u64)
 }

@@ -21,8 +21,8 @@ fn check<const D: usize>(rules: &[Ranges<D>], seed: u64) -> Boxes<D> {
             let rule = rules[random.below(rules.len() as u64) as usize];
             // Mostly one rule's corner, sometimes one field outside it.
             let outside = random.below(3 * D as u64) as usize;
-            for j in 0..D {
-                key[j] = match (j == outside, random.below(3)) {
+            for (j, value) in key.iter_mut().enumerate() {
+                *value = match (j == outside, random.below(3)) {
                     (false, 0) => rule.low[j],
                     (false, 1) => rule.high[j],
                     (false, _) => between(rule.low[j], rule.high[j], &mut random),

@@ -30,6 +30,28 @@ fn holds_exactly_its_capacity_and_then_says_full() {
 }
 
 #[test]
+fn a_candidate_is_nearly_always_the_entry() {
+    let mut t = table::<u64>(10_000);
+    for k in 0..10_000u64 {
+        t.insert(k * 3, k as u32).unwrap();
+    }
+    let reader = t.reader().clone();
+    let found = |k: u64| {
+        let candidate = reader.candidate(reader.hash(&k))?;
+        reader.prefetch_entry(candidate);
+        let value = reader.value_at(candidate, &k);
+        assert!(value.is_none() || reader.find(&k) == value.map(|value| (candidate, value)));
+        value
+    };
+    let here = (0..10_000).filter(|k| found(k * 3) == Some(*k as u32)).count();
+    assert!(here > 9_000, "{here}: all but those of buckets that overflow");
+    assert_eq!((0..10_000).filter_map(|k| found(k * 3 + 1)).count(), 0);
+    assert_eq!(reader.value_at(u32::MAX, &0), None);
+    assert_eq!(t.remove(&3), Some(1));
+    assert_eq!(found(3), None, "its slot is empty");
+}
+
+#[test]
 fn deletion_leaves_nothing_behind_after_any_number_of_turns() {
     let mut t = table::<u64>(64);
     for k in 0..10_000u64 {

@@ -58,6 +58,8 @@ pub fn all(tables: Option<&Prefixes>) -> Vec<Case> {
         bridge("bridge, 1 address", 1),
         bridge("bridge, 100,000 addresses", ADDRESSES),
         nat44(),
+        acl("acl, 1,000 rules", "permit", FRAMES),
+        acl("acl, 65,536 sessions", "permit+reflect", FLOWS),
     ];
     if let Some(tables) = tables {
         cases.extend([full4(tables), full6(tables)]);
@@ -202,6 +204,47 @@ fn nat44() -> Case {
     }
 }
 
+/// Rules of the access list.
+const RULES: usize = 1_000;
+
+/// An access list of the kind that providers have: destinations of /24 to /32, exact ports. `to` gives an address in the destination of
+/// each rule; its rule is the only one that has it by chance and by the port.
+fn rules(action: &str, to: impl Fn(usize) -> Ipv4Addr) -> String {
+    let rule = |n: usize| {
+        let (len, bits) = (24 + n as u32 % 9, to(n).to_bits());
+        let net = Ipv4Addr::from(bits & (u32::MAX << (32 - len)));
+        format!("{action} dst {net}/{len} proto 17 dport {}", rule_port(n))
+    };
+    format!("set acl-plugin acl {}\n", (0..RULES).map(rule).collect::<Vec<_>>().join(", "))
+}
+
+/// The destination port of a rule.
+fn rule_port(rule: usize) -> u16 {
+    2000 + rule as u16
+}
+
+/// Packets that the rules of a list have at random, in so many flows: each by its rule, or by the session that its rule began.
+fn acl(name: &'static str, action: &str, flows: usize) -> Case {
+    // Destinations all over the space, of which none is in two rules.
+    let to = |rule: usize| Ipv4Addr::from(0x1400_0000 + rule as u32 * 0x0002_1107);
+    let frame =
+        |flow: usize| plain().ipv4(customer(flow), to(flow % RULES)).udp(1024, rule_port(flow % RULES)).payload_len(22).build();
+    Case {
+        name,
+        commands: ports(&format!(
+            "set interface ip address {IN} 10.64.0.1/10
+             set interface ip address {OUT} 203.0.113.1/24
+             set ip neighbor {OUT} 203.0.113.2 02:00:00:00:0a:02 static
+             ip route add 0.0.0.0/0 via 203.0.113.2 {OUT}"
+        )),
+        bulk: format!("{}set acl-plugin interface {IN} input acl 0\n", rules(action, to)).into(),
+        frames: shuffled(flows).into_iter().map(frame).collect(),
+        nodes: &["acl-plugin-in-ip4-fa", "ip4-lookup", "ip4-rewrite"],
+        bytes_out: LENGTH4,
+        ..Case::default()
+    }
+}
+
 /// The addresses of next hops and their neighbours on an interface.
 fn hops(interface: &str) -> String {
     let mut text =
@@ -253,16 +296,22 @@ fn full6(tables: &Prefixes) -> Case {
     }
 }
 
-/// A provider's edge: customers behind two tags, strict uRPF, a policer that never drops, NAT44 of 65,536 flows, a full table, one tag out.
+/// A provider's edge: customers behind two tags, an ACL of 1,000 rules with reflection, strict uRPF, a policer that never drops, NAT44 of
+/// 65,536 flows, a full table, one tag out. The last rule has all of the flows: each begins a session.
 fn edge(tables: Option<&Prefixes>) -> Case {
     let (inside, outside) = (format!("{IN}.10"), format!("{OUT}.30"));
-    let (bulk, to) = match tables {
+    let (bulk, to): (Arc<str>, _) = match tables {
         Some(tables) => (routes4(tables, &outside), synth::addresses4(&tables.four, FLOWS, 44)),
         None => {
             let all = format!("ip route add 0.0.0.0/0 via 203.0.113.2 {outside}\n");
             (all.into(), (0..FLOWS as u32).map(|n| 0xc612_0000 + n).collect())
         }
     };
+    // Addresses that no destination of the flows has.
+    let mut acl = rules("permit+reflect", |rule| Ipv4Addr::from(0xf000_0000 + rule as u32 * 512));
+    acl.truncate(acl.trim_end().len());
+    let acl = format!("{acl}, permit+reflect src 10.64.0.0/10 dst 0.0.0.0/0\nset acl-plugin interface {inside} input acl 0\n");
+    let bulk: Arc<str> = format!("{bulk}{acl}").into();
     let tagged = || plain().tag(EtherType::QINQ, Tci(10)).tag(EtherType::VLAN, Tci(20));
     let frame = |flow: usize| udp4(tagged(), customer(flow), to[flow].into(), 1024);
     Case {
@@ -286,7 +335,7 @@ fn edge(tables: Option<&Prefixes>) -> Case {
         )),
         bulk,
         frames: shuffled(FLOWS).into_iter().map(frame).collect(),
-        nodes: &["ip4-rx-urpf-strict", "policer-input", "nat44-ed-in2out", "ip4-lookup", "ip4-rewrite"],
+        nodes: &["acl-plugin-in-ip4-fa", "ip4-rx-urpf-strict", "policer-input", "nat44-ed-in2out", "ip4-lookup", "ip4-rewrite"],
         bytes_out: LENGTH4 + 4,
         sessions: Some(FLOWS),
         ..Case::default()

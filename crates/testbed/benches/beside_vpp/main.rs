@@ -11,10 +11,9 @@
 //! the case is about: a router that drops all is fast.
 //!
 //! - VPP is what `QUIVER_VPP` names, else `vpp` in `PATH`; its plugins lie where it looks for them, or in `QUIVER_VPP_PLUGINS`. Needed are
-//!   `nat`, `urpf` and `policer`. Without a VPP Quiver is measured alone.
+//!   `acl`, `nat`, `urpf` and `policer`. Without a VPP Quiver is measured alone.
 //! - Quiver is `QUIVER_BIN`, or the release build. Both keep their own defaults for buffers.
 //! - Full tables are read from `QUIVER_ROUTES` (see `quiver_tables::synth`); without them their cases are left out.
-//! - The case `edge` is to have an ACL of 1,000 rules with reflection. Quiver has no such plugin yet, so neither router has the ACL.
 //!
 //! What the kernel gives to others counts as clocks of the node that ran. On a machine with other work `chrt -f 10` before the command, once
 //! the bench is built, keeps processor 0 for the router; a neighbour on the same core still makes it slower.

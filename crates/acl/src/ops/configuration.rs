@@ -82,9 +82,24 @@ pub(super) fn used(router: &Router, one: &Use, out: &mut Configuration<Router>) 
     }
 }
 
+/// Rules in a document, where they have the fields of [`crate::rule::Rule`].
+const RULES: &str = r#"{"type":"array","items":{"type":"object","additionalProperties":false,"required":["action","src","dst"],
+    "properties":{"action":{"enum":["deny","permit","permit+reflect"]},"src":{"type":"string"},"dst":{"type":"string"},
+    "proto":{"type":"integer","minimum":0,"maximum":255},
+    "sport":{"type":"object","properties":{"first":{"type":"integer"},"last":{"type":"integer"}}},
+    "dport":{"type":"object","properties":{"first":{"type":"integer"},"last":{"type":"integer"}}},
+    "tcp_flags":{"type":"object","properties":{"value":{"type":"integer"},"mask":{"type":"integer"}}}}}}"#;
+
 /// Where it stands in a document.
 pub(super) const SHAPES: &[Shape] = &[
-    Shape::new("acl/lists/{index#}", r#"{"*":"*"}"#, "acl_set", r#"{"index":"{index#}","*":"*"}"#).doc("Access lists by number."),
+    Shape::new(
+        "acl/lists/{index#}",
+        r#"{"rules":"{rules}","*":"*"}"#,
+        "acl_set",
+        r#"{"index":"{index#}","rules":"{rules}","*":"*"}"#,
+    )
+    .types(&[("rules", RULES)])
+    .doc("Access lists by number."),
     Shape::new("acl/interfaces", r#"{"*":"*"}"#, "acl_interface_set", r#"{"remove":false,"*":"*"}"#)
         .list()
         .doc("Access lists of interfaces, in the order in which they are looked at."),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod config;
 pub mod control;
 pub mod nodes;
 pub mod ops;
@@ -20,7 +21,12 @@ pub const fn plugin() -> Plugin {
     Plugin {
         register: ops::register,
         api: api::add,
-        start: |router, _| control::start(router).map_err(|error| error.to_string()),
+        schema: config::schema,
+        start: |router, config| {
+            let settings = config::read(config).map_err(|error| error.to_string())?;
+            control::start(router).map_err(|error| error.to_string())?;
+            control::configure(router, settings).map_err(|error| error.to_string())
+        },
         ..Plugin::new(&["acl_plugin.so"], "Access lists: rules by addresses, protocols and ports, with sessions")
     }
 }

@@ -23,6 +23,7 @@ const EXAMPLES: &[&str] = &[
     "set acl-plugin acl permit+reflect src 192.0.2.0/24, permit+reflect src 2001:db8::/32 tag out",
     "set acl-plugin acl permit dst 192.0.2.1/32 proto tcp dport 443, deny src 0.0.0.0/0 tag in",
     "set acl-plugin interface host-eth1 input acl 0",
+    "set acl-plugin lists host-eth1 output acl 1 acl 0",
     "show acl-plugin acl index 0",
     "show acl-plugin sessions verbose",
     "set acl-plugin session timeout tcp idle 3600",
@@ -32,7 +33,8 @@ const EXAMPLES: &[&str] = &[
 const MESSAGES: &[(&str, &[&str])] = &[
     ("set acl-plugin acl", &["acl_add_replace"]),
     ("delete acl-plugin acl", &["acl_del"]),
-    ("set acl-plugin interface", &["acl_interface_set_acl_list", "acl_interface_add_del"]),
+    ("set acl-plugin interface", &["acl_interface_add_del"]),
+    ("set acl-plugin lists", &["acl_interface_set_acl_list"]),
     ("set acl-plugin ethertype", &["acl_interface_set_etype_whitelist"]),
     ("set acl-plugin counters", &["acl_stats_intf_counters_enable"]),
     ("show acl-plugin acl", &["acl_dump"]),
@@ -46,7 +48,7 @@ const WITHOUT_COMMAND: &[&str] = &["acl_plugin_get_version", "acl_plugin_control
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.examples(EXAMPLES).messages(MESSAGES).messages_without_command(WITHOUT_COMMAND);
-    registry.declare::<SetAcl>().declare::<DeleteAcl>().declare::<SetInterface>().declare::<SetEtherType>();
+    registry.declare::<SetAcl>().declare::<DeleteAcl>().declare::<SetInterface>().declare::<SetLists>().declare::<SetEtherType>();
     registry.declare::<SetTimeout>().declare::<SetMaxSessions>().declare::<SetSwitch>().declare::<ClearSessions>();
     registry.declare::<ShowAcls>().declare::<ShowInterfaces>().declare::<ShowSessions>().declare::<ShowSettings>();
     registry
@@ -57,6 +59,7 @@ pub fn register(registry: &mut Registry<Router>) {
         .covers(&[
             "acl_set",
             "acl_interface_set",
+            "acl_lists_set",
             "acl_ethertype_set",
             "acl_timeout_set",
             "acl_sessions_max_set",
@@ -163,6 +166,29 @@ impl Execute<Router> for SetInterface {
             }
             (false, _) => lists.push(self.acl),
         }
+        control::set(router, interface, used.lists, used.ether_types).map(Outcome::Done)
+    }
+}
+
+request! {
+    /// Has these access lists, in this order, decide which packets of an interface go on, and no others; with none all packets go on.
+    pub change SetLists "acl_lists_set" ["set acl-plugin lists"] {
+        /// Interface.
+        pub interface: IfRef = "<if>",
+        /// Packets that come in, or those that leave.
+        pub direction: Direction = "input|output",
+        /// Number of a list.
+        pub lists: Vec<u32> = "acl <n>",
+    }
+}
+
+impl Execute<Router> for SetLists {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let interface = resolve(router, &self.interface)?;
+        let mut used = router.state::<Acls>()?.used_by(interface);
+        used.lists[self.direction.side()] = self.lists;
         control::set(router, interface, used.lists, used.ether_types).map(Outcome::Done)
     }
 }

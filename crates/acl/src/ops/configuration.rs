@@ -5,9 +5,7 @@ use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_net::{IfIndex, Router};
 
-use super::{
-    DeleteAcl, Direction, Rules, SetAcl, SetEtherType, SetInterface, SetMaxSessions, SetSwitch, SetTimeout, Switch, Which,
-};
+use super::{DeleteAcl, Direction, Rules, SetAcl, SetEtherType, SetLists, SetMaxSessions, SetSwitch, SetTimeout, Switch, Which};
 use crate::control::{Acls, Settings};
 
 /// What is not as at the start.
@@ -49,9 +47,9 @@ pub(super) fn list(router: &Router, number: &u32, out: &mut Configuration<Router
     out.push(&request).undo(&DeleteAcl { index: *number }).replaced().makes(name(*number));
 }
 
-/// Interfaces with what they use: one list, or all EtherTypes of a direction.
+/// A direction of an interface, and what it uses there: lists, in their order, or (`true`) EtherTypes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Use(u32, Direction, Option<u32>);
+pub(super) struct Use(u32, Direction, bool);
 
 pub(super) fn uses(router: &Router) -> Vec<Use> {
     let Ok(state) = router.state::<Acls>() else { return Vec::new() };
@@ -59,10 +57,8 @@ pub(super) fn uses(router: &Router) -> Vec<Use> {
     for (interface, used) in state.used() {
         for direction in [Direction::Input, Direction::Output] {
             let side = direction.side();
-            all.extend(used.lists[side].iter().map(|list| Use(interface.0, direction, Some(*list))));
-            if !used.ether_types[side].is_empty() {
-                all.push(Use(interface.0, direction, None));
-            }
+            let some = [(false, !used.lists[side].is_empty()), (true, !used.ether_types[side].is_empty())];
+            all.extend(some.into_iter().filter(|(_, some)| *some).map(|(types, _)| Use(interface.0, direction, types)));
         }
     }
     all
@@ -70,15 +66,20 @@ pub(super) fn uses(router: &Router) -> Vec<Use> {
 
 pub(super) fn used(router: &Router, one: &Use, out: &mut Configuration<Router>) {
     let Ok(state) = router.state::<Acls>() else { return };
-    let Use(interface, direction, list) = *one;
-    let reference = || IfRef(router.interfaces.name(IfIndex(interface)));
-    if let Some(acl) = list {
-        let request = |remove| SetInterface { interface: reference(), direction, acl, remove };
-        out.push(&request(false)).undo(&request(true)).needs(name(acl));
-    } else {
-        let types = state.used_by(IfIndex(interface)).ether_types[direction.side()].clone();
+    let Use(interface, direction, types) = *one;
+    let (index, side) = (IfIndex(interface), direction.side());
+    let (used, reference) = (state.used_by(index), || IfRef(router.interfaces.name(index)));
+    if types {
         let request = |types| SetEtherType { interface: reference(), direction, types };
-        out.push(&request(types)).undo(&request(Vec::new())).replaced();
+        out.push(&request(used.ether_types[side].clone())).undo(&request(Vec::new())).replaced();
+        return;
+    }
+    let request = |lists| SetLists { interface: reference(), direction, lists };
+    let lists = used.lists[side].clone();
+    let names: Vec<String> = lists.iter().copied().map(name).collect();
+    let mut pushed = out.push(&request(lists)).undo(&request(Vec::new())).replaced();
+    for name in names {
+        pushed = pushed.needs(name);
     }
 }
 
@@ -86,9 +87,9 @@ pub(super) fn used(router: &Router, one: &Use, out: &mut Configuration<Router>) 
 const RULES: &str = r#"{"type":"array","items":{"type":"object","additionalProperties":false,"required":["action","src","dst"],
     "properties":{"action":{"enum":["deny","permit","permit+reflect"]},"src":{"type":"string"},"dst":{"type":"string"},
     "proto":{"type":"integer","minimum":0,"maximum":255},
-    "sport":{"type":"object","properties":{"first":{"type":"integer"},"last":{"type":"integer"}}},
-    "dport":{"type":"object","properties":{"first":{"type":"integer"},"last":{"type":"integer"}}},
-    "tcp_flags":{"type":"object","properties":{"value":{"type":"integer"},"mask":{"type":"integer"}}}}}}"#;
+    "sport":{"type":"object","required":["first","last"],"properties":{"first":{"type":"integer"},"last":{"type":"integer"}}},
+    "dport":{"type":"object","required":["first","last"],"properties":{"first":{"type":"integer"},"last":{"type":"integer"}}},
+    "tcp_flags":{"type":"object","required":["value","mask"],"properties":{"value":{"type":"integer"},"mask":{"type":"integer"}}}}}}"#;
 
 /// Where it stands in a document.
 pub(super) const SHAPES: &[Shape] = &[
@@ -100,9 +101,13 @@ pub(super) const SHAPES: &[Shape] = &[
     )
     .types(&[("rules", RULES)])
     .doc("Access lists by number."),
-    Shape::new("acl/interfaces", r#"{"*":"*"}"#, "acl_interface_set", r#"{"remove":false,"*":"*"}"#)
-        .list()
-        .doc("Access lists of interfaces, in the order in which they are looked at."),
+    Shape::new(
+        "acl/interfaces/{interface}/{direction}",
+        r#"{"*":"*"}"#,
+        "acl_lists_set",
+        r#"{"interface":"{interface}","direction":"{direction}","*":"*"}"#,
+    )
+    .doc("Access lists of interfaces, in the order in which they are looked at."),
     Shape::new(
         "acl/ethertypes/{interface}/{direction}",
         r#"{"*":"*"}"#,

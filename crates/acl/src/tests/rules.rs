@@ -46,6 +46,9 @@ fn lists_are_looked_at_in_order_and_the_first_rule_counts() {
     s.run("set acl-plugin interface x0 input acl 0 add");
     assert!(passes(&mut s, 0, &udp(false, 0, 1, 1, 7)), "behind the one that permits all");
     assert!(s.run("show acl-plugin interface").contains("  input acl(s): 1, 0"));
+    s.run("set acl-plugin lists x0 input acl 0 acl 1");
+    assert!(!passes(&mut s, 0, &udp(false, 0, 1, 1, 7)), "in the order that is given");
+    s.run("set acl-plugin lists x0 input acl 1");
     // Other rules of a list that is in use hold at once.
     s.run("set acl-plugin acl index 1 deny src 0.0.0.0/0 tag second");
     assert!(!passes(&mut s, 0, &udp(false, 0, 1, 1, 8)));
@@ -180,6 +183,7 @@ fn the_configuration_says_it_all() {
         set acl-plugin interface x0 output acl 3
         set acl-plugin interface x0 input acl 3
         set acl-plugin interface x0 input acl 0
+        set acl-plugin lists x2 output acl 3 acl 0
         set acl-plugin ethertype x1 input type 2054 type 0x88cc
         set acl-plugin session timeout tcp transient 7
         set acl-plugin session table max-entries 1000

@@ -108,6 +108,7 @@ mod tests {
     fn every_operation_of_the_running_configuration_has_a_place_in_documents() {
         const UNDOING: &[&str] = &[
             "acl_delete",
+            "acl_interface_set",
             "bfd_auth_key_delete",
             "bfd_udp_auth_deactivate",
             "bfd_udp_echo_source_delete",

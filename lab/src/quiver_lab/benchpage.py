@@ -25,7 +25,9 @@ CASES = {
     "nat44, 65,536 sessions": "NAT44, 65,536 sessions in random order",
     "ip4, full table": "IPv4, full table, 64 next hops, random destinations",
     "ip6, full table": "IPv6, full table, 64 next hops, random destinations",
-    "edge": "edge, without an ACL",
+    "acl, 1,000 rules": "access list, 1,000 rules",
+    "acl, 65,536 sessions": "access list, 65,536 sessions in random order",
+    "edge": "edge, with an access list of 1,000 rules and its sessions",
 }
 """What the page calls the cases of ``beside_vpp``; others keep their names."""
 

@@ -56,6 +56,9 @@ impl Scene {
         ["r0", "r1"].iter().for_each(|name| middle.disable_ipv6(name).unwrap());
         a.ip("addr add 10.0.1.2/24 dev eth0\nroute add default via 10.0.1.1").unwrap();
         peer.ip("addr add 10.0.2.2/24 dev eth0\naddr add 198.51.100.1/32 dev lo\nroute add default via 10.0.2.1").unwrap();
+        // It asks for neighbours with its address on the link. By itself Linux asks with that of the packet at hand, 198.51.100.1, and the
+        // router answers nobody who is not of the subnet: a test that takes long enough for it to ask would lose its answers.
+        peer.sysctl("net.ipv4.conf.all.arp_announce", "2").unwrap();
         let keeper = linux.background("sleep 86400").unwrap();
         let router = router(&middle, &linux, &keeper, conf);
         Self { a, linux, peer, router, middle, keeper }

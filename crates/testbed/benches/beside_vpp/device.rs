@@ -88,10 +88,11 @@ impl Device {
     }
 
     /// A command that must work. The protocol does not tell failures from names of what was made; but both say of a failure what failed,
-    /// a colon, and why, or that an input is unknown.
+    /// a colon, and why, or that an input is unknown. The number of an access list has a colon, too.
     fn tell(&mut self, line: &str) -> Outcome<()> {
         let answer = self.ask(line)?;
-        if answer.contains([':', '`']) { Err(format!("`{line}': {}", answer.trim()).into()) } else { Ok(()) }
+        let said = answer.trim_start().strip_prefix("ACL index:").unwrap_or(&answer);
+        if said.contains([':', '`']) { Err(format!("`{line}': {}", answer.trim()).into()) } else { Ok(()) }
     }
 
     fn file(&self, name: &str) -> Outcome<PathBuf> {

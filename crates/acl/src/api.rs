@@ -82,7 +82,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<AclStatsIntfCountersEnable, AclStatsIntfCountersEnableReply>(|router, m| {
         done(perform::<SetSwitch>(router, SetSwitch { switch: Switch::Counters, on: m.enable.into() })?)
     });
-    // Rules are looked up in one structure here; VPP's choice between two is for whoever tests VPP.
+    // There is one lookup structure here, so this changes nothing.
     handlers.act::<AclPluginUseHashLookupSet, AclPluginUseHashLookupSetReply>(|router, _| router.state::<Acls>().map(drop));
     handlers.get::<AclPluginUseHashLookupGet, AclPluginUseHashLookupGetReply>(|_, _| {
         Ok(AclPluginUseHashLookupGetReply { enable: true })

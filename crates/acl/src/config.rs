@@ -21,7 +21,7 @@ pub fn read(config: &Config) -> Result<Settings, ConfigError> {
 
 /// Adds the section.
 pub fn schema(schema: Schema) -> Schema {
-    const ONE: &str = "rules and sessions have structures of their own, which take memory as it is needed";
+    const ONE: &str = "Quiver takes memory for rules and sessions as it needs it";
     let section = Section::new("acl-plugin")
         .about("Access lists")
         .value("connection count max", "number")

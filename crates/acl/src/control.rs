@@ -11,8 +11,8 @@ use quiver_net::{IfEvent, PluginState, Router};
 
 use crate::nodes;
 use crate::policy::{ListOf, Policy};
-use crate::rule::{Action, Rule};
-use crate::session::{self, SESSIONS_MAX, Sessions, Shown, TIMEOUTS, Timeout};
+use crate::rule::Rule;
+use crate::session::{self, SESSIONS_MAX, Sessions, Shown, TIMEOUTS};
 use crate::view::{Bound, Side, View};
 
 /// Numbers of lists are below this.
@@ -33,7 +33,7 @@ const ROUND: u64 = 5_000_000_000;
 const NOTHING: u64 = 1_000_000_000;
 /// Bytes of a VLAN tag.
 const TAG: u32 = 4;
-/// `aux` of no interface; and where sessions are not in use.
+/// When it looks again where no rule begins sessions, ns: the first one that does wakes it.
 const HOUR: u64 = 3_600_000_000_000;
 
 /// A list.
@@ -81,7 +81,7 @@ impl Used {
 /// What holds for all lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Seconds by [`Timeout`].
+    /// Seconds by [`session::Timeout`].
     pub timeouts: [u32; 3],
     /// Sessions at most.
     pub sessions: u32,
@@ -505,16 +505,6 @@ pub fn clear_sessions(router: &mut Router, interface: Option<IfIndex>) -> Result
     publish(router, &changed, false)?;
     keep(router.state_mut::<Acls>()?, changed);
     Ok(())
-}
-
-/// Whether a list begins sessions.
-pub fn reflects(list: &List) -> bool {
-    list.rules.iter().any(|rule| rule.action == Action::Reflect)
-}
-
-/// The seconds of a timeout.
-pub fn seconds(settings: &Settings, timeout: Timeout) -> u32 {
-    settings.timeouts[timeout as usize]
 }
 
 /// An interface goes.

@@ -127,7 +127,7 @@ impl Fields<FOUR> for crate::packet::Four {
 impl Fields<SIX> for crate::packet::Six {
     fn ranges(rule: &Rule, later: bool) -> Option<Ranges<SIX>> {
         let (IpPrefix::V6(src), IpPrefix::V6(dst)) = (rule.src, rule.dst) else { return None };
-        // Of a prefix's words those in front are fixed and those behind are free, so that each is a range of its own.
+        // The length of a prefix falls into one word: words before it are fixed, words behind it are free. So each word is a range.
         let range = |prefix: quiver_wire::Ipv6Prefix| {
             let (low, high) = (words(prefix.network().to_bits()), words(prefix.last().to_bits()));
             std::array::from_fn::<[u32; 2], 4, _>(|at| [low[at], high[at]])

@@ -1,5 +1,6 @@
 //! What access lists see of a packet. Any bytes are read without a panic; what cannot be read gives nothing.
 
+use quiver_tables::hash::Noted;
 use quiver_wire::Header;
 use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 use quiver_wire::ipv6::{Ipv6Header, upper_layer};
@@ -135,7 +136,7 @@ pub struct Four;
 pub struct Six;
 
 impl Family<FOUR> for Four {
-    type Key = u128;
+    type Key = Noted<u128>;
 
     #[inline(always)]
     fn look(bytes: &[u8]) -> Option<Seen<FOUR>> {
@@ -158,15 +159,15 @@ impl Family<FOUR> for Four {
     }
 
     #[inline(always)]
-    fn key(seen: &Seen<FOUR>, interface: u32, tx: bool) -> u128 {
+    fn key(seen: &Seen<FOUR>, interface: u32, tx: bool) -> Noted<u128> {
         let [source, destination, ..] = seen.fields;
         let (inner, outer) = if tx { (destination, source) } else { (source, destination) };
-        u128::from(inner) << 96 | u128::from(outer) << 64 | u128::from(seen.word(interface, tx))
+        Noted(u128::from(inner) << 96 | u128::from(outer) << 64 | u128::from(seen.word(interface, tx)))
     }
 }
 
 impl Family<SIX> for Six {
-    type Key = [u8; 40];
+    type Key = Noted<[u8; 40]>;
 
     #[inline(always)]
     fn look(bytes: &[u8]) -> Option<Seen<SIX>> {
@@ -197,7 +198,7 @@ impl Family<SIX> for Six {
     }
 
     #[inline(always)]
-    fn key(seen: &Seen<SIX>, interface: u32, tx: bool) -> [u8; 40] {
+    fn key(seen: &Seen<SIX>, interface: u32, tx: bool) -> Noted<[u8; 40]> {
         let (source, destination) = seen.addresses();
         let (inner, outer) = if tx { (destination, source) } else { (source, destination) };
         let mut key = [0; 40];
@@ -205,7 +206,7 @@ impl Family<SIX> for Six {
             *to = word.to_ne_bytes();
         }
         key[32..].copy_from_slice(&seen.word(interface, tx).to_ne_bytes());
-        key
+        Noted(key)
     }
 }
 

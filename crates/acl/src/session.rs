@@ -1,10 +1,10 @@
 //! Sessions: flows that a rule has let through, whose packets go on in both directions.
 //!
 //! ```text
-//!   worker: key of a packet --- hash ---> shard --- lookup, no lock ---> number --> note: last packet, TCP flags seen
-//!                                           |
-//!   worker: new flow      --- lock ---------+--- insert, and what is over makes room
-//!   main:   now and then  --- lock ---------+--- removes what is over, a shard at a time
+//!   worker: key of a packet --- hash, lookup, no lock ------> entry: key, version, note (last packet, TCP flags seen)
+//!                                                               |
+//!   worker: new flow      --- lock of its shard of the table ---+--- insert, and what is over makes room
+//!   main:   now and then  --- the same lock --------------------+--- removes what is over, a shard at a time
 //! ```
 //!
 //! One entry stands for both directions of a flow on an interface: its key has the addresses and ports as packets have them that come
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quiver_tables::error::OutOfMemory;
-use quiver_tables::hash::{BoundedHash, HashReader, Key};
+use quiver_tables::hash::{BoundedHash, HashReader, Key, Noted, WithNote};
 use quiver_tables::mem::{Budget, PageKind};
 use quiver_tables::qsbr::Domain;
 
@@ -98,31 +98,31 @@ impl Note {
 }
 
 /// A key with a [`Seen::word`] in it.
-pub trait SessionKey: Key {
+pub trait SessionKey: WithNote {
     /// That word.
     fn word(&self) -> u64;
     /// The addresses: those of the side that packets come in from first.
     fn addresses(&self) -> (std::net::IpAddr, std::net::IpAddr);
 }
 
-impl SessionKey for u128 {
+impl SessionKey for Noted<u128> {
     fn word(&self) -> u64 {
-        *self as u64
+        self.0 as u64
     }
 
     fn addresses(&self) -> (std::net::IpAddr, std::net::IpAddr) {
         let of = |bits: u128| std::net::Ipv4Addr::from_bits(bits as u32).into();
-        (of(self >> 96), of(self >> 64))
+        (of(self.0 >> 96), of(self.0 >> 64))
     }
 }
 
-impl SessionKey for [u8; 40] {
+impl SessionKey for Noted<[u8; 40]> {
     fn word(&self) -> u64 {
-        u64::from_ne_bytes(self.last_chunk().copied().unwrap_or_default())
+        u64::from_ne_bytes(self.0.last_chunk().copied().unwrap_or_default())
     }
 
     fn addresses(&self) -> (std::net::IpAddr, std::net::IpAddr) {
-        let word = |at: usize| u32::from_ne_bytes(self[4 * at..4 * at + 4].try_into().unwrap_or_default());
+        let word = |at: usize| u32::from_ne_bytes(self.0[4 * at..4 * at + 4].try_into().unwrap_or_default());
         let of = |at: usize| {
             let bits = (at..at + 4).fold(0, |bits, at| bits << 32 | u128::from(word(at)));
             std::net::Ipv6Addr::from_bits(bits).into()
@@ -157,71 +157,62 @@ pub struct Shown {
     pub idle: u32,
 }
 
-struct Shard<K: SessionKey> {
-    reader: HashReader<K>,
+struct Shard<K: Key> {
     table: Mutex<BoundedHash<K>>,
-    /// By number of entry.
-    notes: Box<[AtomicU64]>,
     /// No room was found in this tick.
     barren: AtomicU32,
 }
 
-impl<K: SessionKey> Shard<K> {
-    fn new(capacity: u32, seed: u64, domain: &Domain) -> Result<Self, OutOfMemory> {
-        let table = BoundedHash::with_options(capacity, domain, seed, PageKind::Base, &Budget::unlimited())?;
-        let mut notes = Vec::new();
-        notes.try_reserve_exact(capacity as usize)?;
-        notes.resize_with(capacity as usize, AtomicU64::default);
-        let reader = table.reader().clone();
-        Ok(Self { reader, table: Mutex::new(table), notes: notes.into(), barren: AtomicU32::new(u32::MAX) })
-    }
-
+impl<K: Key> Shard<K> {
     /// Nothing is left half done under the lock.
     fn lock(&self) -> MutexGuard<'_, BoundedHash<K>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Sessions of a family.
-pub struct Shards<K: SessionKey>(Box<[Shard<K>]>);
+/// Sessions of a family: one table, each shard of which has a writer and its lock.
+pub struct Shards<K: Key> {
+    reader: HashReader<K>,
+    shards: Box<[Shard<K>]>,
+}
 
 impl<K: SessionKey> Shards<K> {
     fn new(count: u32, capacity: u32, seed: u64, domain: &Domain) -> Result<Self, OutOfMemory> {
-        (0..count).map(|_| Shard::new(capacity, seed, domain)).collect::<Result<Box<[_]>, _>>().map(Self)
+        let pages = PageKind::for_table(u64::from(count) * u64::from(capacity) * size_of::<K>() as u64);
+        let tables = BoundedHash::shards(count as usize, capacity, domain, seed, pages, &Budget::unlimited())?;
+        let reader = tables.first().ok_or(OutOfMemory)?.reader().clone();
+        let shard = |table| Shard { table: Mutex::new(table), barren: AtomicU32::new(u32::MAX) };
+        Ok(Self { reader, shards: tables.into_iter().map(shard).collect() })
     }
 
-    #[inline(always)]
     fn shard(&self, hash: u64) -> &Shard<K> {
-        // Bits that choose no bucket; the count is a power of two.
-        let at = (hash >> 24) as usize & (self.0.len() - 1);
-        &self.0[at]
+        &self.shards[self.reader.shard(hash)]
     }
 
     /// Hash of a key.
     #[inline(always)]
     pub fn hash(&self, key: &K) -> u64 {
-        // All have one seed.
-        self.0[0].reader.hash(key)
+        self.reader.hash(key)
     }
 
     /// Asks for the line that a lookup reads first.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        self.shard(hash).reader.prefetch(hash);
+        self.reader.prefetch(hash);
     }
 
-    /// What most probably is the session's number; its lines are asked for.
+    /// What most probably is the session's number; its line is asked for.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Candidate {
-        let shard = self.shard(hash);
-        let number = shard.reader.candidate(hash);
+        let number = self.reader.candidate(hash);
         if let Some(number) = number {
-            shard.reader.prefetch_entry(number);
-            if let Some(cell) = shard.notes.get(number as usize) {
-                quiver_graph::prefetch(std::ptr::from_ref(cell).cast());
-            }
+            self.reader.prefetch_entry(number);
         }
         Candidate(number)
+    }
+
+    fn note(&self, number: u32) -> Note {
+        Note::read(self.reader.note(number).map_or(0, |cell| cell.load(Relaxed)))
     }
 }
 
@@ -235,8 +226,8 @@ pub struct Full;
 
 /// All sessions.
 pub struct Sessions {
-    four: Shards<u128>,
-    six: Shards<[u8; 40]>,
+    four: Shards<Noted<u128>>,
+    six: Shards<Noted<[u8; 40]>>,
     max: u32,
     len: AtomicU32,
     begun: AtomicU64,
@@ -259,20 +250,20 @@ pub trait SessionsOf<const D: usize>: Family<D, Key: SessionKey> {
 
 impl SessionsOf<FOUR> for Four {
     #[inline(always)]
-    fn shards(sessions: &Sessions) -> &Shards<u128> {
+    fn shards(sessions: &Sessions) -> &Shards<Noted<u128>> {
         &sessions.four
     }
 }
 
 impl SessionsOf<SIX> for Six {
     #[inline(always)]
-    fn shards(sessions: &Sessions) -> &Shards<[u8; 40]> {
+    fn shards(sessions: &Sessions) -> &Shards<Noted<[u8; 40]>> {
         &sessions.six
     }
 }
 
 impl Sessions {
-    /// A table for `max` sessions of both families together. Memory is given as they begin, but for 40 bytes each.
+    /// A table for `max` sessions of both families together, with room for as many of each. Memory is taken as they begin.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -320,7 +311,7 @@ impl Sessions {
 
     /// Shards.
     pub fn shards(&self) -> usize {
-        self.four.0.len()
+        self.four.shards.len()
     }
 
     #[inline(always)]
@@ -342,10 +333,10 @@ impl Sessions {
         tx: bool,
         now: u32,
     ) -> Option<u32> {
-        let shard = F::shards(self).shard(hash);
-        let at = candidate.0.and_then(|number| Some((number, shard.reader.value_at(number, key)?)));
-        let (number, version) = at.or_else(|| shard.reader.find_hashed(key, hash))?;
-        let cell = shard.notes.get(number as usize)?;
+        let reader = &F::shards(self).reader;
+        let at = candidate.0.and_then(|number| Some((number, reader.value_at(number, key)?)));
+        let (number, version) = at.or_else(|| reader.find_hashed(key, hash))?;
+        let cell = reader.note(number)?;
         let word = cell.load(Relaxed);
         let note = Note::read(word);
         let new = note.with(now, tx, seen.tcp_flags);
@@ -375,10 +366,8 @@ impl Sessions {
     pub fn has<F: SessionsOf<D>, const D: usize>(&self, key: &F::Key, now: u32) -> Option<u32> {
         let shards = F::shards(self);
         let hash = shards.hash(key);
-        let shard = shards.shard(hash);
-        let (number, version) = shard.reader.find_hashed(key, hash)?;
-        let note = Note::read(shard.notes.get(number as usize)?.load(Relaxed));
-        (!self.is_over(note, protocol_of(key.word()), now)).then_some(version)
+        let (number, version) = shards.reader.find_hashed(key, hash)?;
+        (!self.is_over(shards.note(number), protocol_of(key.word()), now)).then_some(version)
     }
 
     /// Begins a session with its first packet, or begins it anew where it is over or of an older configuration.
@@ -395,14 +384,15 @@ impl Sessions {
         now: u32,
         version: u32,
     ) -> Result<(), Full> {
-        let shard = F::shards(self).shard(hash);
+        let shards = F::shards(self);
+        let shard = shards.shard(hash);
         let mut table = shard.lock();
         let is_new = table.get_hashed(&key, hash).is_none();
         if is_new && self.len() >= self.max {
-            self.make_room(shard, &mut table, now)?;
+            self.make_room(shards, shard, &mut table, now)?;
         }
         if table.insert_hashed(key, hash, version).is_err() {
-            self.make_room(shard, &mut table, now)?;
+            self.make_room(shards, shard, &mut table, now)?;
             table.insert_hashed(key, hash, version).map_err(|_| Full)?;
         }
         if is_new {
@@ -410,8 +400,8 @@ impl Sessions {
         }
         self.begun.fetch_add(1, Relaxed);
         self.ended.fetch_add(u64::from(!is_new), Relaxed);
-        if let Some((number, _)) = shard.reader.find_hashed(&key, hash)
-            && let Some(cell) = shard.notes.get(number as usize)
+        if let Some((number, _)) = shards.reader.find_hashed(&key, hash)
+            && let Some(cell) = shards.reader.note(number)
         {
             cell.store(Note::default().with(now, tx, seen.tcp_flags).word(), Relaxed);
         }
@@ -420,16 +410,21 @@ impl Sessions {
 
     /// Removes sessions of a shard that are over; where there are none, some TCP connections that are not established, those that were
     /// silent for longest: what a flood of SYNs leaves behind must not lock others out.
-    fn make_room<K: SessionKey>(&self, shard: &Shard<K>, table: &mut BoundedHash<K>, now: u32) -> Result<(), Full> {
+    fn make_room<K: SessionKey>(
+        &self,
+        shards: &Shards<K>,
+        shard: &Shard<K>,
+        table: &mut BoundedHash<K>,
+        now: u32,
+    ) -> Result<(), Full> {
         // A look at all of them costs tens of microseconds: not again at once where it was in vain.
         if shard.barren.load(Relaxed) == now {
             return Err(Full);
         }
         let (mut over, mut n) = ([None; VICTIMS], 0);
         let (mut oldest, mut newest) = (u32::MAX, 0);
-        let note = |number: u32| Note::read(shard.notes.get(number as usize).map_or(0, |cell| cell.load(Relaxed)));
         table.for_each_numbered(|number, key, _| {
-            let (note, protocol) = (note(number), protocol_of(key.word()));
+            let (note, protocol) = (shards.note(number), protocol_of(key.word()));
             if self.is_over(note, protocol, now) && n < VICTIMS {
                 (over[n], n) = (Some(key), n + 1);
             } else if note.timeout(protocol) == Timeout::TcpTransient {
@@ -439,7 +434,7 @@ impl Sessions {
         if n == 0 && oldest <= newest {
             let latest = oldest + (newest - oldest) / 8;
             table.for_each_numbered(|number, key, _| {
-                let (note, protocol) = (note(number), protocol_of(key.word()));
+                let (note, protocol) = (shards.note(number), protocol_of(key.word()));
                 if n < VICTIMS && note.timeout(protocol) == Timeout::TcpTransient && note.when <= latest {
                     (over[n], n) = (Some(key), n + 1);
                 }
@@ -453,7 +448,7 @@ impl Sessions {
         Ok(())
     }
 
-    fn remove<K: SessionKey>(&self, table: &mut BoundedHash<K>, key: &K) {
+    fn remove<K: Key>(&self, table: &mut BoundedHash<K>, key: &K) {
         if table.remove(key).is_some() {
             self.len.fetch_sub(1, Relaxed);
             self.ended.fetch_add(1, Relaxed);
@@ -483,16 +478,15 @@ impl Sessions {
     }
 
     fn sweep_of<K: SessionKey>(&self, shards: &Shards<K>, at: usize, now: u32, is_stale: &impl Fn(u32, u32) -> bool) {
-        let Some(shard) = shards.0.get(at) else { return };
+        let Some(shard) = shards.shards.get(at) else { return };
         let mut table = shard.lock();
         if table.is_empty() {
             return;
         }
         let mut over = Vec::new();
         table.for_each_numbered(|number, key, version| {
-            let (word, cell) = (key.word(), shard.notes.get(number as usize));
-            let note = Note::read(cell.map_or(0, |cell| cell.load(Relaxed)));
-            if self.is_over(note, protocol_of(word), now) || is_stale(interface_of(word), version) {
+            let word = key.word();
+            if self.is_over(shards.note(number), protocol_of(word), now) || is_stale(interface_of(word), version) {
                 over.push(key);
             }
         });
@@ -515,10 +509,9 @@ impl Sessions {
         is_stale: &impl Fn(u32, u32) -> bool,
         f: &mut impl FnMut(Shown),
     ) {
-        let Some(shard) = shards.0.get(at) else { return };
+        let Some(shard) = shards.shards.get(at) else { return };
         shard.lock().for_each_numbered(|number, key, version| {
-            let (word, cell) = (key.word(), shard.notes.get(number as usize));
-            let note = Note::read(cell.map_or(0, |cell| cell.load(Relaxed)));
+            let (word, note) = (key.word(), shards.note(number));
             let (interface, protocol) = (interface_of(word), protocol_of(word));
             if self.is_over(note, protocol, now) || is_stale(interface, version) {
                 return;

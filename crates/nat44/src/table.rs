@@ -101,8 +101,7 @@ impl Sessions {
     /// No memory.
     pub fn new(limit: u32, seed: u64, now: u32) -> Result<Self, OutOfMemory> {
         let bucket_count = (2 * limit as usize).div_ceil(LOAD).max(1);
-        // Large tables are met at random: huge pages spare them a table walk for each packet.
-        let pages = if bucket_count * 64 >= quiver_tables::mem::HUGE_PAGE { PageKind::Transparent } else { PageKind::Base };
+        let pages = PageKind::for_table(bucket_count as u64 * 64);
         let mut buckets = AtomicSlots::with_options(bucket_count, pages, &Budget::unlimited())?;
         buckets.grow(bucket_count)?;
         let lines = AtomicSlots::with_options(limit as usize, pages, &Budget::unlimited())?;

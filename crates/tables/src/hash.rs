@@ -16,6 +16,8 @@
 //! There are buckets for a load of 4 of 7 slots when the table is full, so about 5 % of the buckets overflow then. Entries
 //! are filled before their slot is published, and after removal they wait out a grace period; a full table says so.
 //! The hash is computed apart, so that a vector's hashes can be computed and its buckets fetched before the first lookup.
+//!
+//! A table may have several writers, each for the keys of its share of the buckets ([`BoundedHash::shards`]); readers see one table.
 
 use crate::error::OutOfMemory;
 use crate::mem::{AtomicRecord, Budget, PageKind, SharedArray};
@@ -29,7 +31,7 @@ use thiserror::Error;
 mod key;
 #[cfg(test)]
 mod tests;
-pub use key::Key;
+pub use key::{Key, Noted, WithNote};
 
 const SLOTS: usize = 7;
 /// Entries per bucket of a full table.
@@ -62,6 +64,8 @@ struct Table<E: AtomicRecord> {
     buckets: SharedArray<Bucket>,
     entries: SharedArray<E>,
     seed: u64,
+    /// Buckets of each writer, which follow each other.
+    share: usize,
 }
 
 impl<E: AtomicRecord> Table<E> {
@@ -81,7 +85,8 @@ impl<E: AtomicRecord> Table<E> {
 
     #[inline(always)]
     fn following(&self, index: usize) -> usize {
-        if index + 1 < self.buckets.capacity() { index + 1 } else { 0 }
+        // Round the writer's share.
+        if (index + 1).is_multiple_of(self.share) { index + 1 - self.share } else { index + 1 }
     }
 }
 
@@ -150,7 +155,7 @@ impl<K: Key> HashReader<K> {
     pub fn find_hashed(&self, key: &K, hash: u64) -> Option<(u32, u32)> {
         let table = &*self.table;
         let mut index = table.home(hash);
-        for _ in 0..table.buckets.capacity() {
+        for _ in 0..table.share {
             let bucket = table.bucket(index);
             for slot in &bucket[..SLOTS] {
                 let slot = slot.load(Ordering::Acquire);
@@ -204,6 +209,11 @@ impl<K: Key> HashReader<K> {
         key.is_in(entry).then(|| K::value(entry).load(Ordering::Relaxed))
     }
 
+    /// Which of the table's writers ([`BoundedHash::shards`]) has the keys with this hash.
+    pub fn shard(&self, hash: u64) -> usize {
+        self.table.home(hash) / self.table.share
+    }
+
     /// Looks several keys up, their buckets being fetched ahead; stops at the end of the shortest slice. `hashes` is where
     /// the hashes go, for use with [`get_hashed`](Self::get_hashed) or an insertion afterwards.
     #[inline(always)]
@@ -225,9 +235,21 @@ impl<K: Key> HashReader<K> {
     }
 }
 
-/// The table's owner: the only one that inserts and removes.
+impl<K: WithNote> HashReader<K> {
+    /// The note of the entry with this number: a word that is 0 when the entry is made, and that readers may change.
+    #[inline(always)]
+    pub fn note(&self, number: u32) -> Option<&AtomicU64> {
+        let entries = &self.table.entries;
+        // SAFETY: below the number of those that may be written.
+        ((number as usize) < entries.committed()).then(|| K::note(unsafe { entries.at(number as usize) }))
+    }
+}
+
+/// The table's owner: the only one that inserts and removes; of several, the only one of its share.
 pub struct BoundedHash<K: Key> {
     reader: HashReader<K>,
+    /// The first of its buckets, and of its entries.
+    first: (usize, usize),
     capacity: usize,
     len: usize,
     /// Entries ever used.
@@ -254,13 +276,37 @@ impl<K: Key> BoundedHash<K> {
 
     /// As [`new`](Self::new), with a seed, a choice of pages and a memory limit.
     pub fn with_options(capacity: u32, domain: &Domain, seed: u64, pages: PageKind, budget: &Budget) -> Result<Self, OutOfMemory> {
-        let capacity = capacity as usize;
-        let buckets = SharedArray::reserve(capacity.div_ceil(LOAD).max(1), pages, budget)?;
+        let reader = Self::reserve(1, capacity as usize, seed, pages, budget)?;
+        Ok(Self::writer(reader, 0, capacity as usize, domain))
+    }
+
+    /// The writers of one table, each of which has room for `capacity` entries. [`HashReader::shard`] says which of them has a key: no
+    /// other may insert or remove it. All of the memory is set aside now, and taken as it is written.
+    pub fn shards(
+        count: usize,
+        capacity: u32,
+        domain: &Domain,
+        seed: u64,
+        pages: PageKind,
+        budget: &Budget,
+    ) -> Result<Vec<Self>, OutOfMemory> {
+        let reader = Self::reserve(count.max(1), capacity as usize, seed, pages, budget)?;
+        reader.table.entries.commit(reader.table.entries.capacity())?;
+        Ok((0..count.max(1)).map(|at| Self::writer(reader.clone(), at, capacity as usize, domain)).collect())
+    }
+
+    fn reserve(count: usize, capacity: usize, seed: u64, pages: PageKind, budget: &Budget) -> Result<HashReader<K>, OutOfMemory> {
+        let share = capacity.div_ceil(LOAD).max(1);
+        let buckets = SharedArray::reserve(share.checked_mul(count).ok_or(OutOfMemory)?, pages, budget)?;
         buckets.commit(buckets.capacity())?;
-        let entries = SharedArray::reserve(capacity.max(1), pages, budget)?;
-        let table = Arc::new(Table { buckets, entries, seed });
-        let limbo = Limbo::new(domain);
-        Ok(BoundedHash { reader: HashReader { table }, capacity, len: 0, fresh: 0, free: 0, limbo, _key: PhantomData })
+        let all = capacity.max(1).checked_mul(count).filter(|all| u32::try_from(*all).is_ok()).ok_or(OutOfMemory)?;
+        let entries = SharedArray::reserve(all, pages, budget)?;
+        Ok(HashReader { table: Arc::new(Table { buckets, entries, seed, share }) })
+    }
+
+    fn writer(reader: HashReader<K>, at: usize, capacity: usize, domain: &Domain) -> Self {
+        let first = (at * reader.table.share, at * capacity.max(1));
+        BoundedHash { reader, first, capacity, len: 0, fresh: 0, free: 0, limbo: Limbo::new(domain), _key: PhantomData }
     }
 
     /// The readers' handle; it has the lookups. The owner may look up here too.
@@ -378,9 +424,10 @@ impl<K: Key> BoundedHash<K> {
         if self.fresh >= self.capacity {
             return Err(InsertError::Full);
         }
-        entries.commit(self.fresh + 1)?;
+        let number = self.first.1 + self.fresh;
+        entries.commit(number + 1)?;
         self.fresh += 1;
-        Ok(self.fresh as u32 - 1)
+        Ok(number as u32)
     }
 
     /// Makes entries usable again whose grace period is over. Insertion does it too.
@@ -401,7 +448,7 @@ impl<K: Key> BoundedHash<K> {
     /// Calls `f` with the number of every entry ([`HashReader::find`]), its key and its value, in no order.
     pub fn for_each_numbered(&self, mut f: impl FnMut(u32, K, u32)) {
         let table = &*self.reader.table;
-        for index in 0..table.buckets.capacity() {
+        for index in self.first.0..self.first.0 + table.share {
             for slot in &table.bucket(index)[..SLOTS] {
                 let slot = slot.load(Ordering::Relaxed);
                 if slot as u32 != 0 {
@@ -413,7 +460,7 @@ impl<K: Key> BoundedHash<K> {
         }
     }
 
-    /// Bytes of real memory.
+    /// Bytes of real memory: of the whole table, and of this writer's own notes.
     pub fn memory_bytes(&self) -> usize {
         let table = &self.reader.table;
         table.buckets.resident() + table.entries.resident() + self.limbo.memory_bytes()
@@ -423,7 +470,7 @@ impl<K: Key> BoundedHash<K> {
 /// Where a key is: bucket, slot and entry.
 fn find<'a, K: Key>(table: &'a Table<K::Entry>, key: &K, hash: u64) -> Option<(usize, &'a AtomicU64, &'a K::Entry)> {
     let mut index = table.home(hash);
-    for _ in 0..table.buckets.capacity() {
+    for _ in 0..table.share {
         let bucket = table.bucket(index);
         for slot in &bucket[..SLOTS] {
             let word = slot.load(Ordering::Relaxed);

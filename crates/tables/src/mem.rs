@@ -41,6 +41,13 @@ pub enum PageKind {
     Reserved,
 }
 
+impl PageKind {
+    /// For a table of so many bytes that is met at random: huge pages spare a large one a table walk for each packet.
+    pub fn for_table(bytes: u64) -> Self {
+        if bytes >= HUGE_PAGE as u64 { Self::Transparent } else { Self::Base }
+    }
+}
+
 /// An anonymous private mapping: reserved whole, committed from the front. Unmapped on drop.
 #[derive(Debug)]
 pub struct Pages {

@@ -1,4 +1,4 @@
-//! Keys of fixed size, as 64-bit words.
+//! Keys of fixed size, as 64-bit words; with a word beside them that readers may write, if wanted.
 
 use super::ValueWord;
 use crate::mem::AtomicRecord;
@@ -132,3 +132,64 @@ key!([u8; 24], 3, |k| words_of(k), bytes_of);
 key!([u8; 40], 5, |k| words_of(k), bytes_of);
 key!([u8; 64], 8, |k| words_of(k), bytes_of);
 key!([u8; 80], 10, |k| words_of(k), bytes_of);
+
+/// A key whose entries have a note: a word of 64 bits in the entry's line, for what changes with each use.
+pub trait WithNote: Key {
+    /// The note of an entry.
+    #[doc(hidden)]
+    fn note(entry: &Self::Entry) -> &AtomicU64;
+}
+
+/// A key with a note: `u128` or 40 bytes. Its entries lie in one line each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Noted<K>(pub K);
+
+macro_rules! noted {
+    ($key:ty, $w:literal, $rest:literal, $entry:ident, $align:literal) => {
+        #[doc(hidden)]
+        #[repr(C, align($align))]
+        #[derive(Debug)]
+        pub struct $entry {
+            words: Words<$w>,
+            note: AtomicU64,
+            _rest: [AtomicU64; $rest],
+        }
+
+        // SAFETY: atomics only, which fill the alignment, so there is no padding.
+        unsafe impl AtomicRecord for $entry {}
+        const _: () = assert!(size_of::<$entry>() == 8 * ($w + 2 + $rest));
+
+        impl sealed::Sealed for Noted<$key> {}
+        impl Key for Noted<$key> {
+            type Entry = $entry;
+            #[inline(always)]
+            fn hash_seeded(&self, seed: u64) -> u64 {
+                self.0.hash_seeded(seed)
+            }
+            #[inline(always)]
+            fn is_in(&self, entry: &$entry) -> bool {
+                self.0.is_in(&entry.words)
+            }
+            fn write(&self, entry: &$entry) {
+                self.0.write(&entry.words);
+                entry.note.store(0, Ordering::Relaxed);
+            }
+            fn read(entry: &$entry) -> Self {
+                Self(<$key>::read(&entry.words))
+            }
+            #[inline(always)]
+            fn value(entry: &$entry) -> &ValueWord {
+                <$key>::value(&entry.words)
+            }
+        }
+        impl WithNote for Noted<$key> {
+            #[inline(always)]
+            fn note(entry: &$entry) -> &AtomicU64 {
+                &entry.note
+            }
+        }
+    };
+}
+
+noted!(u128, 2, 0, Noted16, 32);
+noted!([u8; 40], 5, 1, Noted40, 64);

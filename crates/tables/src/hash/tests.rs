@@ -148,3 +148,57 @@ proptest! {
         run(capacity, &ops, words::<40>);
     }
 }
+
+#[test]
+fn writers_of_a_table_have_a_share_each_and_readers_see_them_all() {
+    let domain = Domain::new();
+    // So small that buckets overflow, within their shares.
+    let mut writers = BoundedHash::<u64>::shards(4, 50, &domain, 7, PageKind::Base, &Budget::unlimited()).unwrap();
+    let reader = writers[0].reader().clone();
+    let (mut model, mut refused) = (HashMap::new(), 0);
+    for k in 0..400 {
+        let hash = reader.hash(&k);
+        match writers[reader.shard(hash)].insert_hashed(k, hash, k as u32) {
+            Ok(_) => _ = model.insert(k, k as u32),
+            Err(error) => refused += usize::from(error == InsertError::Full),
+        }
+    }
+    assert_eq!((model.len(), refused), (200, 200), "each has room for 50");
+    assert!(overflow(&writers[0]) > 0);
+    assert!((0..400).all(|k| reader.get(&k) == model.get(&k).copied()));
+    let numbers: std::collections::HashSet<_> = model.keys().map(|k| reader.find(k).unwrap().0).collect();
+    assert_eq!(numbers.len(), 200, "an entry each");
+    for (at, writer) in writers.iter().enumerate() {
+        let mut seen = 0;
+        writer.for_each(|k, value| {
+            assert_eq!((reader.shard(reader.hash(&k)), model.get(&k)), (at, Some(&value)));
+            seen += 1;
+        });
+        assert_eq!((seen, writer.len()), (50, 50));
+    }
+    for k in model.keys() {
+        assert_eq!(writers[reader.shard(reader.hash(k))].remove(k), Some(*k as u32));
+    }
+    assert_eq!(overflow(&writers[0]), 0);
+}
+
+#[test]
+fn a_note_begins_at_zero_and_is_the_entrys() {
+    let (key, other) = (Noted(1_u128), Noted([3_u8; 40]));
+    let mut t = table::<Noted<u128>>(1);
+    let mut six = table::<Noted<[u8; 40]>>(1);
+    assert!(t.reader().note(0).is_none(), "not there yet");
+    for _ in 0..2 {
+        t.insert(key, 5).unwrap();
+        six.insert(other, 6).unwrap();
+        let (number, value) = t.reader().find(&key).unwrap();
+        assert_eq!((value, six.reader().find(&other)), (5, Some((number, 6))));
+        for note in [t.reader().note(number).unwrap(), six.reader().note(number).unwrap()] {
+            assert_eq!(note.swap(u64::MAX, Ordering::Relaxed), 0);
+        }
+        assert_eq!((t.get(&key), six.get(&other)), (Some(5), Some(6)), "keys and values are apart from it");
+        t.for_each(|k, _| assert_eq!(k, key));
+        assert_eq!((t.remove(&key), six.remove(&other)), (Some(5), Some(6)));
+    }
+    assert!(t.reader().note(u32::MAX).is_none());
+}

@@ -106,15 +106,26 @@ struct Tally {
     existing: u64,
 }
 
-/// A packet, before it is judged.
-struct Work<'v, F: SessionsOf<D>, const D: usize> {
-    bound: &'v Bound,
+/// Where an interface's packets go by default, and what is bound to it: that of the last packet serves the next.
+type Last<'v> = (IfIndex, Option<(&'v Bound, &'v Policy)>, Verdict);
+
+/// A packet that may be one of a session.
+#[derive(Clone, Copy)]
+struct Probe<K> {
+    key: K,
+    hash: u64,
+    /// Which session it may be.
+    candidate: Candidate,
+    tcp_flags: u8,
+    /// It is an error about a packet of the session.
+    is_error: bool,
+}
+
+/// A packet that no session lets through.
+struct Work<'v, F: Known<D>, const D: usize> {
     policy: &'v Policy,
     seen: Seen<D>,
-    /// Key and hash, where it may be one of a session.
-    session: Option<(F::Key, u64)>,
-    /// Which one it may be.
-    candidate: Candidate,
+    probe: Option<&'v Probe<F::Key>>,
 }
 
 /// Checks packets.
@@ -131,26 +142,17 @@ trait Known<const D: usize>: RulesOf<D> + SessionsOf<D> {}
 impl Known<FOUR> for Four {}
 impl Known<SIX> for Six {}
 
-/// The rules of some packets of a group: at once where all are in one policy.
+/// The rules of some packets: at once where all are in one policy.
 #[inline(always)]
-fn find_all<'v, F: Known<D>, const D: usize>(
-    view: &View,
-    works: &[Option<Work<'v, F, D>>; GROUP],
-    chosen: &[usize],
-) -> [Option<&'v Match>; BATCH] {
-    let one = |k: usize| works[k].as_ref();
-    let Some(first) = chosen.first().and_then(|k| one(*k)) else { return [None; BATCH] };
-    // What is missing of a batch is the first one again.
-    let seen: [Seen<D>; BATCH] =
-        std::array::from_fn(|at| chosen.get(at).and_then(|k| one(*k)).map_or(first.seen, |work| work.seen));
-    let alike = |k: &usize| one(*k).is_some_and(|work| std::ptr::eq(work.policy, first.policy) && work.seen.flow != Flow::Later);
-    if chosen.len() > 1 && chosen.iter().all(alike) {
-        return F::find_batch(first.policy, &seen);
+fn find_all<'v, F: Known<D>, const D: usize>(view: &View, works: &[Option<Work<'v, F, D>>]) -> [Option<&'v Match>; BATCH] {
+    let Some(first) = works.iter().flatten().next() else { return [None; BATCH] };
+    let one = |at: usize| works.get(at)?.as_ref();
+    let alike = |work: &Work<'_, F, D>| std::ptr::eq(work.policy, first.policy) && work.seen.flow != Flow::Later;
+    if works.len() > 1 && works.iter().flatten().all(alike) {
+        // What is missing of a batch is the first one again.
+        return F::find_batch(first.policy, &std::array::from_fn(|at| one(at).map_or(first.seen, |work| work.seen)));
     }
-    std::array::from_fn(|at| {
-        let work = chosen.get(at).and_then(|k| one(*k))?;
-        F::find(work.policy, &work.seen, view.ported_fragments)
-    })
+    std::array::from_fn(|at| one(at).and_then(|work| F::find(work.policy, &work.seen, view.ported_fragments)))
 }
 
 /// What a session's value says: the version of the configuration that it is from, and whether it began with a packet that left.
@@ -174,47 +176,55 @@ impl<const TX: bool> Filter<TX> {
         if TX { IfIndex(packet.aux()) } else { packet.rx_if() }
     }
 
-    /// Looks at a packet whose IP header begins at `at`. Nothing where it passes unseen; or it is dropped.
+    /// What lists have to do with packets of an interface, if anything.
     #[inline(always)]
-    fn look<'v, F: Known<D>, const D: usize>(
-        view: &'v View,
-        bound: &'v Bound,
-        packet: &Pkt<'_>,
-        at: usize,
-        interface: IfIndex,
-    ) -> Result<Option<Work<'v, F, D>>, Drop> {
-        let Some(policy) = bound.sides[usize::from(TX)].policy.as_deref() else { return Ok(None) };
-        let bytes = packet.bytes().get(at..).ok_or(Drop::Unreadable)?;
-        let seen = F::look(bytes).ok_or(Drop::Unreadable)?;
-        let mut session = None;
-        if let (true, Some(sessions)) = (bound.stateful, view.sessions.as_deref()) {
-            let key = match seen.flow {
-                Flow::Ports | Flow::Query { .. } => Some(F::key(&seen, interface.0, TX)),
-                Flow::Error(quote) => quoted::<F, D>(bytes, quote, interface.0, TX),
-                Flow::None | Flow::Later => None,
-            };
-            session = key.map(|key| {
-                let shards = F::shards(sessions);
-                let hash = shards.hash(&key);
-                shards.prefetch(hash);
-                (key, hash)
-            });
-        }
-        Ok(Some(Work { bound, policy, seen, session, candidate: Candidate::default() }))
+    fn bound(view: &View, interface: IfIndex) -> Option<(&Bound, &Policy)> {
+        let bound = view.get(interface)?;
+        Some((bound, bound.sides[usize::from(TX)].policy.as_deref()?))
     }
 
-    /// Whether a packet is one of a session.
+    /// A packet's IP header and what follows it, where there is one.
     #[inline(always)]
-    fn is_known<F: Known<D>, const D: usize>(&self, view: &View, work: &Work<'_, F, D>, now: u32) -> bool {
-        let (Some((key, hash)), Some(sessions)) = (&work.session, view.sessions.as_deref()) else { return false };
-        let value = match work.seen.flow {
-            // An error is no sign of life of the flow.
-            Flow::Error(_) => sessions.has::<F, D>(key, now),
-            _ => sessions.hit::<F, D>(key, *hash, work.candidate, &work.seen, TX, now),
+    fn header<'p>(bound: &Bound, packet: &'p Pkt<'_>) -> &'p [u8] {
+        let at = if TX { bound.link as usize } else { 0 };
+        packet.bytes().get(at..).unwrap_or_default()
+    }
+
+    /// The session that a packet may be of, without its hash.
+    #[inline(always)]
+    fn probe<F: Known<D>, const D: usize>(
+        bytes: &[u8],
+        seen: &Seen<D>,
+        interface: IfIndex,
+    ) -> Option<Probe<F::Key>> {
+        let is_error = matches!(seen.flow, Flow::Error(_));
+        let key = match seen.flow {
+            Flow::Ports | Flow::Query { .. } => F::key(seen, interface.0, TX),
+            Flow::Error(quote) => quoted::<F, D>(bytes, quote, interface.0, TX)?,
+            Flow::None | Flow::Later => return None,
         };
-        value.is_some_and(|value| {
-            !is_stale(value, work.bound.since) && (!view.reclassify || self.is_in_order(view, sessions, work, value))
-        })
+        Some(Probe { key, hash: 0, candidate: Candidate::default(), tcp_flags: seen.tcp_flags, is_error })
+    }
+
+    /// Whether a packet is one of a session. `bytes`: its header, and what follows.
+    #[inline(always)]
+    fn is_known<F: Known<D>, const D: usize>(
+        view: &View,
+        sessions: &Sessions,
+        (bound, policy): (&Bound, &Policy),
+        probe: &Probe<F::Key>,
+        bytes: &[u8],
+        now: u32,
+    ) -> bool {
+        let value = if probe.is_error {
+            // An error is no sign of life of the flow.
+            sessions.has::<F, D>(&probe.key, now)
+        } else {
+            sessions.hit::<F, D>(&probe.key, probe.hash, probe.candidate, probe.tcp_flags, TX, now)
+        };
+        let Some(value) = value else { return false };
+        !is_stale(value, bound.since)
+            && (!view.reclassify || Self::is_in_order::<F, D>(view, sessions, (bound, policy), probe, bytes, value))
     }
 
     /// Does what the rule says that a packet is in.
@@ -233,7 +243,7 @@ impl<const TX: bool> Filter<TX> {
         match found.action {
             Action::Deny => return Err(Drop::Denied),
             Action::Permit => {}
-            Action::Reflect => self.begin(view, work, now, tally)?,
+            Action::Reflect => Self::begin(view, work, now, tally)?,
         }
         tally.permitted += 1;
         Ok(())
@@ -242,19 +252,20 @@ impl<const TX: bool> Filter<TX> {
     /// Begins a packet's session, where there can be one: an error, and an answer of ICMP to no query, begin none.
     #[inline(never)]
     fn begin<F: Known<D>, const D: usize>(
-        &self,
         view: &View,
         work: &Work<'_, F, D>,
         now: u32,
         tally: &mut Tally,
     ) -> Result<(), Drop> {
         let begins = matches!(work.seen.flow, Flow::Ports | Flow::Query { asks: true, .. });
-        let (Some((key, hash)), Some(sessions), true) = (&work.session, view.sessions.as_deref(), begins) else { return Ok(()) };
+        let (Some(probe), Some(sessions), true) = (work.probe, view.sessions.as_deref(), begins) else { return Ok(()) };
+        let Probe { key, hash, candidate, tcp_flags, .. } = probe;
+        let value = value(view.version, TX);
         // A packet before it, of the same group, may have begun it.
-        if sessions.hit::<F, D>(key, *hash, work.candidate, &work.seen, TX, now) == Some(value(view.version, TX)) {
+        if sessions.hit::<F, D>(key, *hash, *candidate, *tcp_flags, TX, now) == Some(value) {
             return Ok(());
         }
-        sessions.begin::<F, D>(*key, *hash, &work.seen, TX, now, value(view.version, TX)).map_err(|_| Drop::Full)?;
+        sessions.begin::<F, D>(*key, *hash, *tcp_flags, TX, now, value).map_err(|_| Drop::Full)?;
         tally.begun += 1;
         Ok(())
     }
@@ -262,23 +273,23 @@ impl<const TX: bool> Filter<TX> {
     /// Whether a session is in order under lists that have changed since it began: its packets of the direction that it began in tell.
     #[inline(never)]
     fn is_in_order<F: Known<D>, const D: usize>(
-        &self,
         view: &View,
         sessions: &Sessions,
-        work: &Work<'_, F, D>,
+        (bound, policy): (&Bound, &Policy),
+        probe: &Probe<F::Key>,
+        bytes: &[u8],
         value_then: u32,
     ) -> bool {
-        let Some((key, hash)) = &work.session else { return false };
-        let began_here = value_then & 1 == u32::from(TX) && !matches!(work.seen.flow, Flow::Error(_));
-        if !began_here || !is_stale(value_then, work.bound.version) {
+        let began_here = value_then & 1 == u32::from(TX) && !probe.is_error;
+        if !began_here || !is_stale(value_then, bound.version) {
             return true;
         }
-        let found = F::find(work.policy, &work.seen, view.ported_fragments);
+        let found = F::look(bytes).and_then(|seen| F::find(policy, &seen, view.ported_fragments));
         if found.is_some_and(|found| found.action == Action::Reflect) {
-            sessions.renew::<F, D>(key, *hash, value(view.version, TX));
+            sessions.renew::<F, D>(&probe.key, probe.hash, value(view.version, TX));
             return true;
         }
-        sessions.end::<F, D>(key, *hash);
+        sessions.end::<F, D>(&probe.key, probe.hash);
         false
     }
 
@@ -287,56 +298,76 @@ impl<const TX: bool> Filter<TX> {
     fn packets<F: Known<D>, const D: usize>(&self, cx: &mut NodeCx<'_>, frame: &mut Frame, arc: &ArcPoint, tally: &mut Tally) {
         let (view, now) = (self.view.get(), self.now(cx));
         let n = frame.len();
-        let mut last = (IfIndex(u32::MAX), None, END);
+        let mut last: Last<'_> = (IfIndex(u32::MAX), None, END);
         for start in (0..n).step_by(GROUP) {
             let group = GROUP.min(n - start);
-            let mut works: [Option<Work<'_, F, D>>; GROUP] = [const { None }; GROUP];
-            let mut verdicts = [END; GROUP];
-            for (k, (work, verdict)) in works.iter_mut().zip(&mut verdicts).enumerate().take(group) {
+            let mut probes = [const { None }; GROUP];
+            let mut bounds = [None; GROUP];
+            for k in 0..group {
                 let mut packet = cx.packet(frame, start + k);
                 let interface = Self::interface(&packet);
                 if interface != last.0 {
-                    last = (interface, view.get(interface), arc.next(interface, END));
+                    last = (interface, Self::bound(view, interface), arc.next(interface, END));
                 }
-                *verdict = last.2;
-                if let Some(bound) = last.1 {
-                    let at = if TX { bound.link as usize } else { 0 };
-                    match Self::look::<F, D>(view, bound, &packet, at, interface) {
-                        Ok(seen) => *work = seen,
-                        Err(reason) => *verdict = packet.drop(reason),
+                let mut verdict = last.2;
+                if let Some((bound, _)) = last.1 {
+                    bounds[k] = last.1;
+                    if bound.stateful {
+                        let bytes = Self::header(bound, &packet);
+                        match F::look(bytes) {
+                            Some(seen) => probes[k] = Self::probe::<F, D>(bytes, &seen, interface),
+                            None => (bounds[k], verdict) = (None, packet.drop(Drop::Unreadable)),
+                        }
                     }
                 }
+                cx.decide(start + k, verdict);
             }
             if let Some(sessions) = view.sessions.as_deref() {
-                for work in works.iter_mut().take(group).flatten() {
-                    if let Some((_, hash)) = work.session {
-                        work.candidate = F::shards(sessions).candidate(hash);
-                    }
+                // One step for all packets after the other: a processor has those of several packets under way.
+                for probe in probes.iter_mut().take(group).flatten() {
+                    probe.hash = F::shards(sessions).hash(&probe.key);
+                    F::shards(sessions).prefetch(probe.hash);
+                }
+                for probe in probes.iter_mut().take(group).flatten() {
+                    probe.candidate = F::shards(sessions).candidate(probe.hash);
                 }
             }
             // Those that no session lets through, by their places in the group.
             let (mut rest, mut pending) = ([0; GROUP], 0);
-            for (k, work) in works.iter().enumerate().take(group) {
-                let Some(work) = work else { continue };
-                if self.is_known(view, work, now) {
-                    tally.existing += 1;
-                } else {
-                    (rest[pending], pending) = (k, pending + 1);
+            for (k, (probe, bound)) in probes.iter().zip(&bounds).enumerate().take(group) {
+                let Some(bound) = *bound else { continue };
+                if let (Some(probe), Some(sessions)) = (probe, view.sessions.as_deref()) {
+                    let packet = cx.packet(frame, start + k);
+                    if Self::is_known::<F, D>(view, sessions, bound, probe, Self::header(bound.0, &packet), now) {
+                        tally.existing += 1;
+                        continue;
+                    }
                 }
+                (rest[pending], pending) = (k, pending + 1);
             }
             for chosen in rest[..pending].chunks(BATCH) {
-                let found = find_all(view, &works, chosen);
-                for (k, found) in chosen.iter().zip(found) {
-                    let Some(work) = &works[*k] else { continue };
+                let mut works: [Option<Work<'_, F, D>>; BATCH] = [const { None }; BATCH];
+                for (work, k) in works.iter_mut().zip(chosen) {
+                    let Some((bound, policy)) = bounds[*k] else { continue };
+                    let mut packet = cx.packet(frame, start + k);
+                    match F::look(Self::header(bound, &packet)) {
+                        Some(seen) => *work = Some(Work { policy, seen, probe: probes[*k].as_ref() }),
+                        None => {
+                            let verdict = packet.drop(Drop::Unreadable);
+                            cx.decide(start + k, verdict);
+                        }
+                    }
+                }
+                let found = find_all::<F, D>(view, &works[..chosen.len()]);
+                for ((k, found), work) in chosen.iter().zip(found).zip(&works) {
+                    let Some(work) = work else { continue };
                     let mut packet = cx.packet(frame, start + k);
                     let bytes = packet.total_len() as u64;
                     if let Err(reason) = self.obey(view, work, found, bytes, now, tally) {
-                        verdicts[*k] = packet.drop(reason);
+                        let verdict = packet.drop(reason);
+                        cx.decide(start + k, verdict);
                     }
                 }
-            }
-            for (k, verdict) in verdicts.iter().enumerate().take(group) {
-                cx.decide(start + k, *verdict);
             }
         }
     }
@@ -368,17 +399,28 @@ impl<const TX: bool> Filter<TX> {
     fn judge<F: Known<D>, const D: usize>(
         &self,
         view: &View,
-        work: Option<Work<'_, F, D>>,
-        bytes: u64,
+        packet: &Pkt<'_>,
+        at: usize,
+        interface: IfIndex,
         now: u32,
         tally: &mut Tally,
     ) -> Result<(), Drop> {
-        let Some(work) = work else { return Ok(()) };
-        if self.is_known(view, &work, now) {
+        let Some((bound, policy)) = Self::bound(view, interface) else { return Ok(()) };
+        let bytes = packet.bytes().get(at..).unwrap_or_default();
+        let seen = F::look(bytes).ok_or(Drop::Unreadable)?;
+        let sessions = view.sessions.as_deref().filter(|_| bound.stateful);
+        let probe = sessions.and_then(|sessions| {
+            let probe = Self::probe::<F, D>(bytes, &seen, interface)?;
+            Some(Probe { hash: F::shards(sessions).hash(&probe.key), ..probe })
+        });
+        let known = |(sessions, probe)| Self::is_known::<F, D>(view, sessions, (bound, policy), probe, bytes, now);
+        if sessions.zip(probe.as_ref()).is_some_and(known) {
             tally.existing += 1;
             return Ok(());
         }
-        self.obey(view, &work, F::find(work.policy, &work.seen, view.ported_fragments), bytes, now, tally)
+        let found = F::find(policy, &seen, view.ported_fragments);
+        let work = Work::<F, D> { policy, seen, probe: probe.as_ref() };
+        self.obey(view, &work, found, packet.total_len() as u64, now, tally)
     }
 
     #[inline(always)]
@@ -394,10 +436,9 @@ impl<const TX: bool> Filter<TX> {
         const IP4: u16 = 0x0800;
         const IP6: u16 = 0x86dd;
         let (at, kind) = ether_type(packet.bytes()).ok_or(Drop::Unreadable)?;
-        let bytes = packet.total_len() as u64;
         match kind {
-            IP4 => self.judge::<Four, FOUR>(view, Self::look(view, bound, packet, at, interface)?, bytes, now, tally),
-            IP6 => self.judge::<Six, SIX>(view, Self::look(view, bound, packet, at, interface)?, bytes, now, tally),
+            IP4 => self.judge::<Four, FOUR>(view, packet, at, interface, now, tally),
+            IP6 => self.judge::<Six, SIX>(view, packet, at, interface, now, tally),
             _ => match &bound.sides[usize::from(TX)].ether_types {
                 Some(allowed) if !allowed.contains(&kind) => Err(Drop::EtherType),
                 _ => Ok(()),

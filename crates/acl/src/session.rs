@@ -19,7 +19,7 @@ use quiver_tables::hash::{BoundedHash, HashReader, Key, Noted, WithNote};
 use quiver_tables::mem::{Budget, PageKind};
 use quiver_tables::qsbr::Domain;
 
-use crate::packet::{FOUR, Family, Four, SIX, Seen, Six};
+use crate::packet::{FOUR, Family, Four, SIX, Six};
 
 /// Sessions at most, where nothing else is said; VPP's number.
 pub const SESSIONS_MAX: u32 = 500_000;
@@ -329,29 +329,42 @@ impl Sessions {
         key: &F::Key,
         hash: u64,
         candidate: Candidate,
-        seen: &Seen<D>,
+        tcp_flags: u8,
         tx: bool,
         now: u32,
     ) -> Option<u32> {
         let reader = &F::shards(self).reader;
-        let at = candidate.0.and_then(|number| Some((number, reader.value_at(number, key)?)));
-        let (number, version) = at.or_else(|| reader.find_hashed(key, hash))?;
+        let mut found = None;
+        if let Some(number) = candidate.0 {
+            found = reader.value_at(number, key).map(|version| (number, version));
+        }
+        if found.is_none() {
+            found = Self::find(reader, key, hash);
+        }
+        let (number, version) = found?;
         let cell = reader.note(number)?;
         let word = cell.load(Relaxed);
         let note = Note::read(word);
-        let new = note.with(now, tx, seen.tcp_flags);
+        let new = note.with(now, tx, tcp_flags);
         if new == note {
             return Some(version);
         }
-        if self.is_over(note, seen.protocol(), now) {
+        if self.is_over(note, protocol_of(key.word()), now) {
             return None;
         }
-        self.note(cell, word, now, tx, seen.tcp_flags);
+        Self::note(cell, word, now, tx, tcp_flags);
         Some(version)
     }
 
+    /// The session of a key that is not its hash's candidate, if any.
+    #[inline(never)]
+    fn find<K: Key>(reader: &HashReader<K>, key: &K, hash: u64) -> Option<(u32, u32)> {
+        reader.find_hashed(key, hash)
+    }
+
     /// Changes a note, which another worker may change too.
-    fn note(&self, cell: &AtomicU64, word: u64, now: u32, tx: bool, tcp_flags: u8) {
+    #[inline(never)]
+    fn note(cell: &AtomicU64, word: u64, now: u32, tx: bool, tcp_flags: u8) {
         let mut word = word;
         loop {
             let new = Note::read(word).with(now, tx, tcp_flags).word();
@@ -379,7 +392,7 @@ impl Sessions {
         &self,
         key: F::Key,
         hash: u64,
-        seen: &Seen<D>,
+        tcp_flags: u8,
         tx: bool,
         now: u32,
         version: u32,
@@ -403,7 +416,7 @@ impl Sessions {
         if let Some((number, _)) = shards.reader.find_hashed(&key, hash)
             && let Some(cell) = shards.reader.note(number)
         {
-            cell.store(Note::default().with(now, tx, seen.tcp_flags).word(), Relaxed);
+            cell.store(Note::default().with(now, tx, tcp_flags).word(), Relaxed);
         }
         Ok(())
     }

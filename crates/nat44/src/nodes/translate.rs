@@ -165,7 +165,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
     }
 
     #[inline(always)]
-    fn look(&self, nat: &ThreadNat, mtu: usize, packet: &Pkt<'_>) -> Work {
+    fn look(&self, mtu: usize, packet: &Pkt<'_>) -> Work {
         let head: [u8; 8] = packet.head_at::<_, 0>();
         let [ttl, proto]: [u8; 2] = packet.head_at::<_, 8>();
         let fragment = u16::from_be_bytes([head[6], head[7]]) & 0x3fff;
@@ -181,11 +181,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             & !packet.has(flags::CHECKSUM | flags::CHAINED);
         let key =
             Key::raw(packet.head_at::<u64, ADDRS>(), packet.head_at::<u32, PORTS>(), proto, Self::DIRECTION, self.fib(packet));
-        let hash = nat.sessions.hash(key);
-        if plain {
-            nat.sessions.prefetch(hash);
-        }
-        Work { key, hash, id: None, plain }
+        Work { key, hash: 0, id: None, plain }
     }
 
     /// Changes a plain packet of a session.
@@ -520,7 +516,12 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
         for start in (0..n).step_by(GROUP) {
             let group = GROUP.min(n - start);
             for (k, work) in work.iter_mut().enumerate().take(group) {
-                *work = self.look(nat, config.mtu.into(), &cx.packet(frame, start + k));
+                *work = self.look(config.mtu.into(), &cx.packet(frame, start + k));
+            }
+            // Apart from what comes before: the processor has the multiplications of several packets under way.
+            for work in work.iter_mut().take(group).filter(|work| work.plain) {
+                work.hash = nat.sessions.hash(work.key);
+                nat.sessions.prefetch(work.hash);
             }
             for work in work.iter_mut().take(group).filter(|work| work.plain) {
                 work.id = nat.sessions.candidate(work.hash);

@@ -106,13 +106,14 @@ struct Tally {
     existing: u64,
 }
 
-/// Where an interface's packets go by default, and what is bound to it: that of the last packet serves the next.
+/// An interface, the lists that its packets meet, and where packets go on: those of a packet serve the next one, too.
 type Last<'v> = (IfIndex, Option<(&'v Bound, &'v Policy)>, Verdict);
 
 /// A packet that may be one of a session.
 #[derive(Clone, Copy)]
 struct Probe<K> {
     key: K,
+    /// 0 until it is computed.
     hash: u64,
     /// Which session it may be.
     candidate: Candidate,
@@ -192,11 +193,7 @@ impl<const TX: bool> Filter<TX> {
 
     /// The session that a packet may be of, without its hash.
     #[inline(always)]
-    fn probe<F: Known<D>, const D: usize>(
-        bytes: &[u8],
-        seen: &Seen<D>,
-        interface: IfIndex,
-    ) -> Option<Probe<F::Key>> {
+    fn probe<F: Known<D>, const D: usize>(bytes: &[u8], seen: &Seen<D>, interface: IfIndex) -> Option<Probe<F::Key>> {
         let is_error = matches!(seen.flow, Flow::Error(_));
         let key = match seen.flow {
             Flow::Ports | Flow::Query { .. } => F::key(seen, interface.0, TX),
@@ -251,12 +248,7 @@ impl<const TX: bool> Filter<TX> {
 
     /// Begins a packet's session, where there can be one: an error, and an answer of ICMP to no query, begin none.
     #[inline(never)]
-    fn begin<F: Known<D>, const D: usize>(
-        view: &View,
-        work: &Work<'_, F, D>,
-        now: u32,
-        tally: &mut Tally,
-    ) -> Result<(), Drop> {
+    fn begin<F: Known<D>, const D: usize>(view: &View, work: &Work<'_, F, D>, now: u32, tally: &mut Tally) -> Result<(), Drop> {
         let begins = matches!(work.seen.flow, Flow::Ports | Flow::Query { asks: true, .. });
         let (Some(probe), Some(sessions), true) = (work.probe, view.sessions.as_deref(), begins) else { return Ok(()) };
         let Probe { key, hash, candidate, tcp_flags, .. } = probe;

@@ -123,7 +123,7 @@ pub trait RulesOf<const D: usize>: Family<D> {
 }
 
 /// Packets that are looked up at once.
-pub const BATCH: usize = 8;
+pub const BATCH: usize = 16;
 
 #[inline(always)]
 fn find_batch<'a, const D: usize>(rules: &'a Rules<D>, seen: &[Seen<D>; BATCH]) -> [Option<&'a Match>; BATCH] {

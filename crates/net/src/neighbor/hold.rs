@@ -83,6 +83,9 @@ pub(crate) struct Hold {
     /// Neighbours waited for, and packets held, by owner.
     neighbors: Counts,
     packets: Counts,
+    /// Where an owner's packets are: neighbours by number, with how many each has. What gives way is found at once, since a peer may
+    /// send at full speed to neighbours that do not answer.
+    held: HashMap<Owner, BTreeMap<u64, (Key, usize)>>,
     next_number: u64,
     requests: Buckets,
     count: Arc<AtomicUsize>,
@@ -96,6 +99,7 @@ impl Hold {
             order: HashMap::new(),
             neighbors: Counts::default(),
             packets: Counts::default(),
+            held: HashMap::new(),
             next_number: 0,
             requests: Buckets::default(),
             count,
@@ -160,7 +164,9 @@ impl Hold {
         }
         let Some(waiting) = self.waiting.get_mut(&key) else { return out.push(packet) };
         waiting.packets.push_back((packet, owner));
+        let number = waiting.number;
         self.packets.add(owner, 1);
+        self.held.entry(owner).or_default().entry(number).or_insert((key, 0)).1 += 1;
         let each = self.settings[FamilyId::of(&key.1) as usize].packets.load(Ordering::Relaxed) as usize;
         // More than one where fewer may be held than before.
         while waiting.packets.len() > each {
@@ -169,26 +175,33 @@ impl Hold {
             let most = waiting.packets.iter().map(|(_, o)| mine(*o)).max().unwrap_or(0);
             let at = waiting.packets.iter().position(|(_, o)| mine(*o) == most);
             let Some((old, owner)) = at.and_then(|at| waiting.packets.remove(at)) else { break };
-            self.packets.sub(owner, 1);
+            Self::release(&mut self.packets, &mut self.held, owner, number);
             out.push(old);
+        }
+    }
+
+    /// Notes that a neighbour has a packet of an owner less.
+    fn release(packets: &mut Counts, held: &mut HashMap<Owner, BTreeMap<u64, (Key, usize)>>, owner: Owner, number: u64) {
+        packets.sub(owner, 1);
+        let Some(of_owner) = held.get_mut(&owner) else { return };
+        if let Some((_, count)) = of_owner.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                of_owner.remove(&number);
+            }
+        }
+        if of_owner.is_empty() {
+            held.remove(&owner);
         }
     }
 
     /// The packet of an owner that has waited for the neighbour asked for longest; taken out.
     fn oldest_of(&mut self, owner: Owner) -> Option<Packet> {
-        // At most `WAITING_MAX` entries, and `PACKETS_MAX` packets in all: only looked through where a limit is reached.
-        let first = self.order.get(&owner).into_iter().flatten().find_map(|(key, number)| {
-            let waiting = self.waiting.get(key).filter(|w| w.number == *number)?;
-            waiting.packets.iter().any(|(_, o)| *o == owner).then_some(*key)
-        });
-        let key = first.or_else(|| {
-            let has = |(_, w): &(&Key, &Waiting)| w.packets.iter().any(|(_, o)| *o == owner);
-            self.waiting.iter().filter(has).min_by_key(|(_, w)| w.number).map(|(k, _)| *k)
-        })?;
-        let packets = &mut self.waiting.get_mut(&key)?.packets;
+        let (number, (key, _)) = self.held.get(&owner)?.first_key_value()?;
+        let (number, packets) = (*number, &mut self.waiting.get_mut(key)?.packets);
         let at = packets.iter().position(|(_, o)| *o == owner)?;
         let (packet, _) = packets.remove(at)?;
-        self.packets.sub(owner, 1);
+        Self::release(&mut self.packets, &mut self.held, owner, number);
         Some(packet)
     }
 
@@ -197,7 +210,7 @@ impl Hold {
         if let Some(waiting) = self.waiting.remove(key) {
             self.neighbors.sub(waiting.owner, 1);
             for (packet, owner) in waiting.packets {
-                self.packets.sub(owner, 1);
+                Self::release(&mut self.packets, &mut self.held, owner, waiting.number);
                 out.push(packet);
             }
             self.count.store(self.waiting.len(), Ordering::Release);
@@ -391,8 +404,13 @@ mod tests {
             let mut rest = Vec::new();
             hold.end(&key(1), &mut rest);
             assert_eq!(hold.packets.of(B), 0);
+            // To those that it waits for already: packets give way by when the neighbour was asked for.
+            let waiting: Vec<Key> = hold.held[&A].values().map(|(key, _)| *key).collect();
+            assert_eq!(hold.held[&A].values().map(|(_, count)| count).sum::<usize>(), PACKETS_OWNER);
+            hold.keep(waiting[5], A, packet(1), &mut out);
+            assert_eq!(hold.waiting[&waiting[0]].packets.len(), 0, "the first one's went");
             hold.end_where(|_| true, &mut rest);
-            assert_eq!((hold.packets.total(), hold.neighbors.total()), (0, 0));
+            assert_eq!((hold.packets.total(), hold.neighbors.total(), hold.held.len()), (0, 0, 0));
             for packet in out.into_iter().chain(rest) {
                 cx.free(packet);
             }

@@ -15,6 +15,10 @@
 //! before the next vector comes. With `QUIVER_FUNCTIONS` in the
 //! environment it also tells of every function: instructions with those of its calls, calls, name.
 //!
+//! `--emulated PROGRAM` counts this program built for aarch64, which QEMU runs, in place of itself, and has a committed table of its own
+//! (`benches/instructions-aarch64.txt`). `QUIVER_RUSTC` names the compiler that built it. `scripts/check-aarch64 instructions
+//! [--check | --update]` does all that.
+//!
 //! `--interfaces [--check | --functions]` counts what an interface costs the main thread instead (`interfaces.rs`); `--check` alone does so after the
 //! nodes. `--functions` tells which functions cost more beside many interfaces.
 
@@ -29,6 +33,8 @@ use quiver_graph::Level;
 mod bed;
 #[path = "instructions/callgrind.rs"]
 mod callgrind;
+#[path = "instructions/emulator.rs"]
+mod emulator;
 #[path = "instructions/interfaces.rs"]
 mod interfaces;
 #[path = "graph/paths.rs"]
@@ -52,6 +58,25 @@ const ALLOCATE: [&str; 6] = ["malloc", "calloc", "realloc", "posix_memalign", "a
 /// The simulated caches, as on most x86-64 cores of servers: size, ways, line. The last one is of no interest here.
 const CACHES: [&str; 4] = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64"];
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
+const COMMITTED_AARCH64: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions-aarch64.txt");
+
+/// What counts.
+enum Counter {
+    /// valgrind, this program.
+    Valgrind,
+    /// QEMU, that program.
+    Emulator(emulator::Program),
+}
+
+impl Counter {
+    /// The committed table, and the instruction set that it is of.
+    fn committed(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Valgrind => (COMMITTED, Level::best().name()),
+            Self::Emulator(_) => (COMMITTED_AARCH64, "aarch64"),
+        }
+    }
+}
 
 /// Instructions and calls a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,6 +103,13 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let has = |name: &str| args.iter().any(|a| a == name);
+    let compared = packets == PACKETS;
+    let check = compared && has("--check");
+    let update = compared && has("--update");
+    if let Some(at) = args.iter().position(|a| a == "--emulated") {
+        let program = emulator::Program::new(args.get(at + 1).map_or("", String::as_str).as_ref());
+        return ended(program.and_then(|program| run(&Counter::Emulator(program), packets, check, update)));
+    }
     if lacks_valgrind() {
         return ExitCode::SUCCESS;
     }
@@ -87,9 +119,7 @@ fn main() -> ExitCode {
     if has("--interfaces") {
         return ended(interfaces::run(has("--check"), has("--functions")));
     }
-    let compared = packets == PACKETS;
-    let check = compared && has("--check");
-    let nodes = run(packets, check, compared && has("--update"));
+    let nodes = run(&Counter::Valgrind, packets, check, update);
     ended(if check { nodes.and_then(|()| interfaces::run(true, false)) } else { nodes })
 }
 
@@ -130,7 +160,9 @@ fn lacks_valgrind() -> bool {
 fn misses(packets: usize) -> Result<(), String> {
     for path in PATHS {
         for fused in [false, true] {
-            let functions = profile(path, packets, fused, &CACHES, "I1mr").map_err(|error| format!("{path}: {error}"))?;
+            let text = packets.to_string();
+            let functions = callgrind::profile(TOGGLE, &CACHES, &options(path, &text, fused), "I1mr");
+            let functions = functions.map_err(|error| format!("{path}: {error}"))?;
             let misses = turn(&functions)? as f64 / (packets * VECTORS) as f64;
             println!("{path:<14} {misses:8.4} misses{}", if fused { ", fused" } else { "" });
         }
@@ -138,29 +170,30 @@ fn misses(packets: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn run(packets: usize, check: bool, update: bool) -> Result<(), String> {
+fn run(counter: &Counter, packets: usize, check: bool, update: bool) -> Result<(), String> {
+    let (file, level) = counter.committed();
     let mut table = Table::new();
     for path in PATHS {
         for fused in [false, true] {
-            measure(path, packets, fused, &mut table).map_err(|error| format!("{path}: {error}"))?;
+            measure(counter, path, packets, fused, &mut table).map_err(|error| format!("{path}: {error}"))?;
         }
     }
-    let text = write(&table);
+    let text = write(&table, level);
     print!("{text}");
     if update {
-        return std::fs::write(COMMITTED, text).map_err(|error| format!("{COMMITTED}: {error}"));
+        return std::fs::write(file, text).map_err(|error| format!("{file}: {error}"));
     }
     if !check {
         return Ok(());
     }
-    let committed = std::fs::read_to_string(COMMITTED).map_err(|error| format!("{COMMITTED}: {error}"))?;
+    let committed = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     if committed.lines().next() != text.lines().next() {
         println!("instructions: SKIP: the committed table is of {}", committed.lines().next().unwrap_or_default());
         return Ok(());
     }
-    let worse = compare(&read(&committed)?, &table);
+    let worse = compare(&read(file, &committed)?, &table);
     if worse.is_empty() {
-        println!("instructions: all nodes as committed");
+        println!("instructions: {level}: all nodes as committed");
         return Ok(());
     }
     Err(format!("{}\nif this is what you want, commit the table that `--update` writes", worse.join("\n")))
@@ -172,21 +205,21 @@ fn turn(functions: &BTreeMap<String, callgrind::Function>) -> Result<u64, String
     turn.map(|(_, turn)| turn.inclusive()).ok_or_else(|| "the turn is not in the profile".into())
 }
 
-/// Runs this program under callgrind: functions and what they cost in `event`.
-fn profile(
-    path: &str,
-    packets: usize,
-    fused: bool,
-    more: &[&str],
-    event: &str,
-) -> Result<BTreeMap<String, callgrind::Function>, String> {
-    let packets = packets.to_string();
-    let options: Vec<&str> = ["--pass", path, "--packets", &packets].into_iter().chain(fused.then_some(FUSED)).collect();
-    callgrind::profile("--toggle-collect=*instructions*counted*", more, &options, event)
+/// Where callgrind counts.
+const TOGGLE: &str = "--toggle-collect=*instructions*counted*";
+
+/// Options with which this program passes packets.
+fn options<'a>(path: &'a str, packets: &'a str, fused: bool) -> Vec<&'a str> {
+    ["--pass", path, "--packets", packets].into_iter().chain(fused.then_some(FUSED)).collect()
 }
 
-fn measure(path: &str, packets: usize, fused: bool, table: &mut Table) -> Result<(), String> {
-    let functions = profile(path, packets, fused, &[], "Ir")?;
+fn measure(counter: &Counter, path: &str, packets: usize, fused: bool, table: &mut Table) -> Result<(), String> {
+    let text = packets.to_string();
+    let options = options(path, &text, fused);
+    let functions = match counter {
+        Counter::Valgrind => callgrind::profile(TOGGLE, &[], &options, "Ir")?,
+        Counter::Emulator(program) => program.profile(&options)?,
+    };
     if std::env::var_os("QUIVER_FUNCTIONS").is_some() {
         for (name, function) in &functions {
             eprintln!("{path} {} {} {name}", function.inclusive(), function.called());
@@ -255,24 +288,24 @@ fn bare(name: &str) -> String {
 }
 
 /// The first line says of which compiler and instruction set the table is.
-fn write(table: &Table) -> String {
-    let rustc = Command::new("rustc").arg("--version").output();
+fn write(table: &Table, level: &str) -> String {
+    let rustc = Command::new(std::env::var_os("QUIVER_RUSTC").unwrap_or_else(|| "rustc".into())).arg("--version").output();
     let rustc = rustc.map_or_else(|_| "rustc".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    let mut text = format!("# {rustc}, {}, instructions and calls a packet\n", Level::best().name());
+    let mut text = format!("# {rustc}, {level}, instructions and calls a packet\n");
     for ((path, node), Figures { instructions, calls }) in table {
         let _ = writeln!(text, "{path:<14} {node:<40} {instructions:8.2} {calls:8.3}");
     }
     text
 }
 
-fn read(text: &str) -> Result<Table, String> {
+fn read(file: &str, text: &str) -> Result<Table, String> {
     let row = |line: &str| -> Option<((String, String), Figures)> {
         let mut words = line.split_whitespace();
         let key = (words.next()?.to_owned(), words.next()?.to_owned());
         Some((key, Figures { instructions: words.next()?.parse().ok()?, calls: words.next()?.parse().ok()? }))
     };
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| row(line).ok_or_else(|| format!("{COMMITTED}: {line}"))).collect()
+    lines.map(|line| row(line).ok_or_else(|| format!("{file}: {line}"))).collect()
 }
 
 fn compare(committed: &Table, now: &Table) -> Vec<String> {

@@ -10,7 +10,7 @@ use quiver_graph::{
     Verdict, drop_reasons,
 };
 use quiver_net::Router;
-use quiver_net::l2::L2Filters;
+use quiver_net::l2::Onward;
 
 use crate::packet::{FOUR, Flow, Four, SIX, Seen, Six, ether_type, quoted};
 use crate::policy::{BATCH, Match, Policy, RulesOf};
@@ -89,15 +89,6 @@ pub const fn filter(tx: bool) -> &'static str {
     if tx { "acl-plugin-out-l2" } else { "acl-plugin-in-l2" }
 }
 
-/// Where packets go on.
-#[derive(Clone)]
-enum Path {
-    /// Along an arc.
-    Arc(ArcPoint),
-    /// As the interface's use on layer 2 wants it.
-    L2(Snapshot<L2Filters>),
-}
-
 /// What was counted in a vector.
 #[derive(Default)]
 struct Tally {
@@ -133,7 +124,7 @@ struct Work<'v, F: Known<D>, const D: usize> {
 struct Filter<const TX: bool> {
     place: Place,
     view: Snapshot<View>,
-    path: Path,
+    path: Onward,
     thread: usize,
     clock: Arc<Clock>,
 }
@@ -287,7 +278,7 @@ impl<const TX: bool> Filter<TX> {
 
     /// A vector of packets of a family.
     #[inline(always)]
-    fn packets<F: Known<D>, const D: usize>(&self, cx: &mut NodeCx<'_>, frame: &mut Frame, arc: &ArcPoint, tally: &mut Tally) {
+    fn packets<F: Known<D>, const D: usize>(&self, cx: &mut NodeCx<'_>, frame: &mut Frame, tally: &mut Tally) {
         let (view, now) = (self.view.get(), self.now(cx));
         let n = frame.len();
         let mut last: Last<'_> = (IfIndex(u32::MAX), None, END);
@@ -299,7 +290,7 @@ impl<const TX: bool> Filter<TX> {
                 let mut packet = cx.packet(frame, start + k);
                 let interface = Self::interface(&packet);
                 if interface != last.0 {
-                    last = (interface, Self::bound(view, interface), arc.next(interface, END));
+                    last = (interface, Self::bound(view, interface), self.path.next(interface).unwrap_or(END));
                 }
                 let mut verdict = last.2;
                 if let Some((bound, _)) = last.1 {
@@ -366,12 +357,12 @@ impl<const TX: bool> Filter<TX> {
 
     /// Frames of layer 2, one by one: families change from frame to frame.
     #[inline(always)]
-    fn frames(&self, cx: &mut NodeCx<'_>, frame: &mut Frame, filters: &L2Filters, tally: &mut Tally) {
+    fn frames(&self, cx: &mut NodeCx<'_>, frame: &mut Frame, tally: &mut Tally) {
         let (view, now) = (self.view.get(), self.now(cx));
         for i in 0..frame.len() {
             let mut packet = cx.packet(frame, i);
             let interface = Self::interface(&packet);
-            let next = if TX { filters.tx(interface) } else { filters.rx(interface) };
+            let next = self.path.next(interface);
             let result = match view.get(interface) {
                 _ if next.is_none() => Err(Drop::Gone),
                 Some(bound) => self.frame(view, bound, &packet, interface, now, tally),
@@ -446,14 +437,12 @@ impl<const TX: bool> VectorNode for Filter<TX> {
     #[inline(always)]
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
         self.view.refresh();
-        if let Path::L2(filters) = &mut self.path {
-            filters.refresh();
-        }
+        self.path.refresh();
         let mut tally = Tally::default();
-        match (&self.path, self.place) {
-            (Path::Arc(arc), Place::Six) => self.packets::<Six, SIX>(cx, frame, arc, &mut tally),
-            (Path::Arc(arc), _) => self.packets::<Four, FOUR>(cx, frame, arc, &mut tally),
-            (Path::L2(filters), _) => self.frames(cx, frame, filters.get(), &mut tally),
+        match self.place {
+            Place::Four => self.packets::<Four, FOUR>(cx, frame, &mut tally),
+            Place::Six => self.packets::<Six, SIX>(cx, frame, &mut tally),
+            Place::L2 => self.frames(cx, frame, &mut tally),
         }
         let Tally { permitted, begun, existing } = tally;
         let counts = [(Drop::Permitted, permitted), (Drop::Begun, begun), (Drop::Existing, existing)];
@@ -500,7 +489,7 @@ fn trace(place: Place, tx: bool, view: &View, entry: &TraceEntry, out: &mut Stri
 }
 
 /// One node.
-fn node<const TX: bool>(router: &Router, place: Place, name: &str, path: Path, view: &Published<View>) -> NodeSpec {
+fn node<const TX: bool>(router: &Router, place: Place, name: &str, path: Onward, view: &Published<View>) -> NodeSpec {
     let (snapshot, clock) = (view.snapshot(), router.graph.clock().clone());
     let make = move |cx: &quiver_graph::MakeCx| Filter::<TX> {
         place,
@@ -536,7 +525,7 @@ pub fn declare(router: &mut Router, view: &Published<View>) -> Result<(), GraphE
         let (arc, name) = feature(six, tx);
         let place = if six { Place::Six } else { Place::Four };
         let point = ArcPoint::new();
-        let path = Path::Arc(point.clone());
+        let path = Onward::arc(point.clone(), END);
         let spec = if tx { node::<true>(router, place, name, path, view) } else { node::<false>(router, place, name, path, view) };
         let end = match (tx, six) {
             (true, _) => "interface-output-end",
@@ -548,7 +537,7 @@ pub fn declare(router: &mut Router, view: &Published<View>) -> Result<(), GraphE
         let [before, after] = around.map(<[_]>::to_vec);
         features.push(FeatureSpec { arc, node: name.into(), before, after });
     }
-    let paths = [false, true].map(|tx| Path::L2(router.l2_filters(filter(tx))));
+    let paths = [false, true].map(|tx| router.l2_onward(filter(tx), tx));
     let [rx, tx] = paths;
     nodes.push(node::<false>(router, Place::L2, filter(false), rx, view));
     nodes.push(node::<true>(router, Place::L2, filter(true), tx, view));

@@ -8,7 +8,7 @@ use quiver_graph::{
 };
 use quiver_net::Router;
 use quiver_net::data::IfTable;
-use quiver_net::l2::L2Filters;
+use quiver_net::l2::Onward;
 
 use crate::view::{Action, DENY, Found, NONE, Place, View, copy};
 
@@ -112,21 +112,12 @@ fn bases(place: Place, view: &View, rx: IfIndex, aux: u32) -> (IfIndex, isize, i
     }
 }
 
-/// Where packets go on.
-#[derive(Clone)]
-enum Path {
-    /// Along an arc.
-    Arc(ArcPoint),
-    /// As the interface's use on layer 2 wants it.
-    L2(Snapshot<L2Filters>),
-}
-
 /// Classifies packets and lets them go on, or not.
 #[derive(Clone)]
 struct Acl<E> {
     place: Place,
     view: Snapshot<View>,
-    path: Path,
+    path: Onward,
     counts: [u64; 3],
     events: std::marker::PhantomData<fn() -> E>,
 }
@@ -137,25 +128,14 @@ impl<E: Events> Node<Shared> for Acl<E> {
 
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.view.refresh();
-        if let Path::L2(filters) = &mut self.path {
-            filters.refresh();
-        }
+        self.path.refresh();
     }
 
     #[inline(always)]
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
         let (view, thread) = (self.view.get(), cx.thread());
         let (interface, frame, data) = bases(self.place, view, packet.rx_if(), packet.aux());
-        let next = match &self.path {
-            Path::Arc(arc) => arc.next(interface, END),
-            Path::L2(filters) => {
-                let filters = filters.get();
-                let next = if self.place == Place::L2Out { filters.tx(interface) } else { filters.rx(interface) };
-                // It has gone meanwhile.
-                let Some(next) = next else { return packet.drop(E::ALL[4]) };
-                next
-            }
-        };
+        let Some(next) = self.path.next(interface) else { return packet.drop(E::ALL[4]) };
         let read = |from_data: Option<i16>, skip: usize, to: &mut [u8]| {
             let base = from_data.map_or(frame, |offset| data + isize::from(offset));
             copy(&packet, base + skip as isize, to);
@@ -232,7 +212,7 @@ pub(crate) fn signed(number: u32) -> i64 {
 }
 
 /// One node.
-fn node(router: &Router, place: Place, name: &str, path: Path, view: &Published<View>) -> NodeSpec {
+fn node(router: &Router, place: Place, name: &str, path: Onward, view: &Published<View>) -> NodeSpec {
     let (snapshot, counts, events) = (view.snapshot(), [0; 3], std::marker::PhantomData);
     let outwards = matches!(place, Place::Ip4Out | Place::Ip6Out | Place::L2Out);
     let spec = if outwards {
@@ -268,11 +248,11 @@ pub fn declare(router: &mut Router, view: &Published<View>) -> Result<(), GraphE
             _ => ("interface-output-end", &[]),
         };
         let point = ArcPoint::new();
-        nodes.push(node(router, place, name, Path::Arc(point.clone()), view).with_next(end).on_arc(arc, point));
+        nodes.push(node(router, place, name, Onward::arc(point.clone(), END), view).with_next(end).on_arc(arc, point));
         features.push(FeatureSpec { arc, node: name.into(), before: before.to_vec(), after: Vec::new() });
     }
     for (place, tx) in [(Place::L2In, false), (Place::L2Out, true)] {
-        let path = Path::L2(router.l2_filters(filter(tx)));
+        let path = router.l2_onward(filter(tx), tx);
         nodes.push(node(router, place, filter(tx), path, view));
     }
     router.graph.add(nodes)?;

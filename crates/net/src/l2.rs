@@ -72,7 +72,8 @@ pub use macs::{Flush, MacEntry, MacKind};
 use port::Ports;
 use rewrite::Rewrites;
 pub use rewrite::{Tag, TagRewrite};
-pub use wiring::L2Filters;
+use wiring::L2Filters;
+pub use wiring::Onward;
 
 /// Name of the process that learns and forgets.
 pub(crate) const PROCESS: &str = "l2fib";

@@ -10,7 +10,7 @@ use quiver_graph::{
 };
 use quiver_net::Router;
 use quiver_net::ip::FamilyId::{V4, V6};
-use quiver_net::l2::L2Filters;
+use quiver_net::l2::Onward;
 
 use crate::mark::{behind_ethernet, mark};
 use crate::meter::Color;
@@ -92,21 +92,12 @@ impl Tally {
     }
 }
 
-/// Where packets go on.
-#[derive(Clone)]
-enum Path {
-    /// Along an arc.
-    Arc(ArcPoint),
-    /// As the interface's use on layer 2 wants it.
-    L2(Snapshot<L2Filters>),
-}
-
 /// Polices packets.
 #[derive(Clone)]
 struct Police {
     place: Place,
     view: Snapshot<View>,
-    path: Path,
+    path: Onward,
     counters: Counters,
     thread: usize,
     /// Time of this vector, ns.
@@ -116,16 +107,6 @@ struct Police {
 }
 
 impl Police {
-    /// The next node of an interface's packets; `None` where it has gone meanwhile.
-    #[inline(always)]
-    fn next(&self, interface: IfIndex) -> Option<Verdict> {
-        match &self.path {
-            Path::Arc(arc) => Some(arc.next(interface, END)),
-            Path::L2(filters) if self.place == Place::L2Out => filters.get().tx(interface),
-            Path::L2(filters) => filters.get().rx(interface),
-        }
-    }
-
     /// Bytes of a frame that are not in a packet's data.
     #[inline(always)]
     fn overhead(&self, link: u32) -> u64 {
@@ -152,9 +133,7 @@ impl Node for Police {
 
     fn begin(&mut self, cx: &mut NodeCx<'_>) {
         self.view.refresh();
-        if let Path::L2(filters) = &mut self.path {
-            filters.refresh();
-        }
+        self.path.refresh();
         self.now = cx.now();
     }
 
@@ -165,12 +144,12 @@ impl Node for Police {
             Place::Out(_) | Place::L2Out => IfIndex(packet.aux()),
             Place::Punt(_) => IfIndex::LOCAL0,
         };
-        let Some(next) = self.next(interface) else { return packet.drop(Drop::Dropped) };
+        let Some(next) = self.path.next(interface) else { return packet.drop(Drop::Dropped) };
         // Without a policer where one was taken away meanwhile.
         let Some(Bound { policer, link }) = self.view.get().get(self.place, interface) else { return next };
         let owner = policer.thread(self.thread);
         if owner != self.thread {
-            let again = if matches!(self.path, Path::L2(_)) { AGAIN_L2 } else { AGAIN };
+            let again = if self.path.is_l2() { AGAIN_L2 } else { AGAIN };
             return cx.hand_over(owner, again, packet, Drop::Congestion);
         }
         let bytes = packet.total_len() as u64 + self.overhead(*link);
@@ -213,7 +192,7 @@ impl FastPath for Police {
         if batch.any_has(flags::CHAINED) != 0 {
             return None;
         }
-        let next = self.next(interface)?;
+        let next = self.path.next(interface)?;
         let Bound { policer, link } = self.view.get().get(self.place, interface)?;
         if policer.actions[0] != Action::Transmit || policer.thread(self.thread) != self.thread {
             return None;
@@ -229,7 +208,7 @@ impl FastPath for Police {
 }
 
 /// One node.
-fn node(place: Place, name: &str, path: Path, view: &Published<View>, counters: &Counters) -> NodeSpec {
+fn node(place: Place, name: &str, path: Onward, view: &Published<View>, counters: &Counters) -> NodeSpec {
     let police = Police {
         place,
         view: view.snapshot(),
@@ -280,13 +259,13 @@ pub fn declare(router: &mut Router, view: &Published<View>, counters: &Counters)
                 _ => ("interface-output-end", &[], &[]),
             };
             let point = ArcPoint::new();
-            let spec = node(place, name, Path::Arc(point.clone()), view, counters);
+            let spec = node(place, name, Onward::arc(point.clone(), END), view, counters);
             nodes.push(spec.with_next(end).with_next(name).on_arc(arc, point));
             features.push(FeatureSpec { arc, node: name.into(), before: before.to_vec(), after: after.to_vec() });
         }
     }
     for (place, tx) in [(Place::L2In, false), (Place::L2Out, true)] {
-        let path = Path::L2(router.l2_filters(filter(tx)));
+        let path = router.l2_onward(filter(tx), tx);
         nodes.push(node(place, filter(tx), path, view, counters).with_next(filter(tx)));
     }
     router.graph.add(nodes)?;

@@ -7,7 +7,7 @@ use quiver_graph::{
     Verdict, drop_reasons, flags,
 };
 use quiver_net::Router;
-use quiver_net::l2::L2Filters;
+use quiver_net::l2::Onward;
 
 use crate::mirrors::{Mirrors, Place};
 
@@ -34,19 +34,12 @@ const COPY: u32 = 0x5350_414e;
 /// Its place.
 const WORD: usize = 8;
 
-/// Where frames go on.
-#[derive(Clone)]
-enum Path {
-    Arc(ArcPoint),
-    L2(Snapshot<L2Filters>),
-}
-
 /// The node.
 #[derive(Clone)]
 struct Span {
     place: Place,
     mirrors: Snapshot<Mirrors>,
-    path: Path,
+    path: Onward,
     /// The frame being copied.
     bytes: Vec<u8>,
     copied: u64,
@@ -92,22 +85,12 @@ impl Node<Shared> for Span {
 
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.mirrors.refresh();
-        if let Path::L2(filters) = &mut self.path {
-            filters.refresh();
-        }
+        self.path.refresh();
     }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
         let interface = if self.place.is_tx() { IfIndex(packet.aux()) } else { packet.rx_if() };
-        let next = match &self.path {
-            Path::Arc(arc) => arc.next(interface, END),
-            Path::L2(filters) => {
-                let filters = filters.get();
-                let next = if self.place.is_tx() { filters.tx(interface) } else { filters.rx(interface) };
-                let Some(next) = next else { return packet.drop(Event::Gone) };
-                next
-            }
-        };
+        let Some(next) = self.path.next(interface) else { return packet.drop(Event::Gone) };
         self.mirror(cx, &packet, interface);
         next
     }
@@ -133,8 +116,8 @@ pub fn declare(router: &mut Router, mirrors: &[(Place, Published<Mirrors>)]) -> 
     for (place, mirrors) in mirrors {
         let point = ArcPoint::new();
         let path = match place.arc() {
-            Some(_) => Path::Arc(point.clone()),
-            None => Path::L2(router.l2_filters(place.node())),
+            Some(_) => Onward::arc(point.clone(), END),
+            None => router.l2_onward(place.node(), place.is_tx()),
         };
         let node = Span { place: *place, mirrors: mirrors.snapshot(), path, bytes: Vec::new(), copied: 0 };
         let spec = NodeSpec::node(place.node(), node).traced(trace);

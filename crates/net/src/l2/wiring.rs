@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use quiver_graph::{GraphError, IfIndex, NodeId, Published, Snapshot, Verdict};
+use quiver_graph::{ArcPoint, GraphError, IfIndex, NodeId, Published, Snapshot, Verdict};
 
 use super::Ways;
 use super::domain::{DomainView, FloodPort, PortKind};
@@ -12,29 +12,58 @@ use super::rewrite::{Change, Rewrites};
 use crate::Router;
 use crate::interface::{IfEvent, InterfaceError, L2Mode, Tunnel};
 
-/// Where nodes between layer 2 and an interface send its frames then: a plugin's filters.
-#[derive(Clone, Debug, Default)]
-pub struct L2Filters {
+/// Where a plugin's node between layer 2 and an interface sends its frames then.
+#[derive(Clone, Default)]
+pub(crate) struct L2Filters {
     rx: HashMap<IfIndex, Verdict>,
     tx: HashMap<IfIndex, Verdict>,
 }
 
-impl L2Filters {
-    /// The next node of a frame that came in on an interface.
-    pub fn rx(&self, index: IfIndex) -> Option<Verdict> {
-        self.rx.get(&index).copied()
+/// Where the packets of a plugin's node go on.
+#[derive(Clone)]
+pub struct Onward(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Arc(ArcPoint, Verdict),
+    L2(Snapshot<L2Filters>, bool),
+}
+
+impl Onward {
+    /// Along an arc; `end` is where its last feature leads.
+    pub const fn arc(point: ArcPoint, end: Verdict) -> Self {
+        Self(Kind::Arc(point, end))
     }
 
-    /// The next node of a frame that leaves by an interface.
-    pub fn tx(&self, index: IfIndex) -> Option<Verdict> {
-        self.tx.get(&index).copied()
+    /// Whether they are frames of layer 2.
+    pub const fn is_l2(&self) -> bool {
+        matches!(self.0, Kind::L2(..))
+    }
+
+    /// Sees what has changed. Once a vector.
+    #[inline(always)]
+    pub fn refresh(&mut self) {
+        if let Kind::L2(filters, _) = &mut self.0 {
+            filters.refresh();
+        }
+    }
+
+    /// The next node of an interface's packets; `None` where its use on layer 2 has ended meanwhile.
+    #[inline(always)]
+    pub fn next(&self, interface: IfIndex) -> Option<Verdict> {
+        match &self.0 {
+            Kind::Arc(point, end) => Some(point.next(interface, *end)),
+            Kind::L2(filters, true) => filters.get().tx.get(&interface).copied(),
+            Kind::L2(filters, false) => filters.get().rx.get(&interface).copied(),
+        }
     }
 }
 
 impl Router {
-    /// Where a filter sends frames, for its node, which this names.
-    pub fn l2_filters(&mut self, node: &'static str) -> Snapshot<L2Filters> {
-        self.l2.nexts.entry(node).or_insert_with(|| Published::new(L2Filters::default())).snapshot()
+    /// Where a filter, whose node this names, sends frames: those that leave (`tx`), or those that come in.
+    pub fn l2_onward(&mut self, node: &'static str, tx: bool) -> Onward {
+        let nexts = self.l2.nexts.entry(node).or_insert_with(|| Published::new(L2Filters::default()));
+        Onward(Kind::L2(nexts.snapshot(), tx))
     }
 
     /// Has the frames of an interface pass a node while it is bridged or cross-connected, or no longer: those that leave (`tx`), or

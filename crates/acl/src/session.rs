@@ -263,7 +263,8 @@ impl SessionsOf<SIX> for Six {
 }
 
 impl Sessions {
-    /// A table for `max` sessions of both families together, with room for as many of each. Memory is taken as they begin.
+    /// A table for `max` sessions of both families together, with room for as many of each. Memory is taken as they begin, on
+    /// large pages in steps of 2 MB.
     ///
     /// # Errors
     /// There is no memory for it.

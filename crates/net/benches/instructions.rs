@@ -15,9 +15,9 @@
 //! before the next vector comes. With `QUIVER_FUNCTIONS` in the
 //! environment it also tells of every function: instructions with those of its calls, calls, name.
 //!
-//! `--emulated PROGRAM` counts this program built for aarch64, which QEMU runs, in place of itself, and has a committed table of its own
-//! (`benches/instructions-aarch64.txt`). `QUIVER_RUSTC` names the compiler that built it. `scripts/check-aarch64 instructions
-//! [--check | --update]` does all that.
+//! `--emulated PROGRAM` counts the instructions of another program: this bench, built for aarch64. QEMU runs it. The committed table is
+//! `benches/instructions-aarch64.txt`. `QUIVER_RUSTC` names the compiler that built the program. `scripts/check-aarch64 instructions
+//! [--check | --update]` builds and counts.
 //!
 //! `--interfaces [--check | --functions]` counts what an interface costs the main thread instead (`interfaces.rs`); `--check` alone does so after the
 //! nodes. `--functions` tells which functions cost more beside many interfaces.

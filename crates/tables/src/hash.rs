@@ -460,7 +460,7 @@ impl<K: Key> BoundedHash<K> {
         }
     }
 
-    /// Bytes of real memory: of the whole table, and of this writer's own notes.
+    /// Bytes of real memory: of the whole table, and of what this writer has beside it.
     pub fn memory_bytes(&self) -> usize {
         let table = &self.reader.table;
         table.buckets.resident() + table.entries.resident() + self.limbo.memory_bytes()

@@ -25,6 +25,19 @@ impl Function {
     }
 }
 
+/// What a command writes to its standard output.
+///
+/// # Errors
+/// It cannot be started, or fails: its name and what it said.
+pub fn output(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{name}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs this program with `options` under callgrind, which collects within the functions that `toggle` names: functions by name, with what
 /// they cost in `event`.
 ///
@@ -33,19 +46,13 @@ impl Function {
 pub fn profile(toggle: &str, more: &[&str], options: &[&str], event: &str) -> Result<BTreeMap<String, Function>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let file = std::env::temp_dir().join(format!("quiver-instructions-{}", std::process::id()));
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", toggle])
-        .args(more)
-        .arg(format!("--callgrind-out-file={}", file.display()))
-        .arg(program)
-        .args(options)
-        .output()
-        .map_err(|error| format!("valgrind: {error}"))?;
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", toggle]).args(more);
+    valgrind.arg(format!("--callgrind-out-file={}", file.display()));
+    let run = output(valgrind.arg(program).args(options));
     let profile = std::fs::read_to_string(&file);
     let _ = std::fs::remove_file(&file);
-    if !output.status.success() {
-        return Err(format!("valgrind: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
-    }
+    run?;
     parse(&profile.map_err(|error| format!("{}: {error}", file.display()))?, event)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::callgrind::Function;
+use crate::callgrind::{Function, output};
 
 /// The file of the plugin's source.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions/emulator.c");
@@ -15,15 +15,6 @@ pub struct Program {
     file: PathBuf,
     /// Names of functions by their addresses.
     symbols: BTreeMap<u64, String>,
-}
-
-fn output(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("{name}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 impl Program {

@@ -14,7 +14,7 @@ use quiver_net::fib::Class;
 use quiver_net::ip::FamilyId;
 use quiver_net::{IfEvent, PluginState, Router};
 
-use crate::ports::{self, Part};
+use crate::ports::{self, Hook, Part};
 use crate::table::{Lead, Shared, Table};
 
 /// Name of the process.
@@ -65,8 +65,10 @@ pub(crate) enum Program {
 
 /// The plugin's state.
 pub struct State {
-    /// Whether it is wanted.
-    pub on: bool,
+    /// Whether it is wanted for AF_XDP interfaces.
+    pub driver: bool,
+    /// Whether it is wanted for host interfaces.
+    pub ingress: bool,
     pub(crate) program: Program,
     takers: Option<Takers>,
     /// By interface.
@@ -85,7 +87,8 @@ impl PluginState for State {
 /// Adds state and process.
 pub fn start(router: &mut Router) {
     router.add_part(State {
-        on: true,
+        driver: true,
+        ingress: false,
         program: Program::None,
         takers: None,
         ports: BTreeMap::new(),
@@ -107,6 +110,14 @@ impl State {
         }
     }
 
+    /// Whether interfaces with this hook may take part.
+    pub fn wants(&self, hook: Hook) -> bool {
+        match hook {
+            Hook::Driver => self.driver,
+            Hook::Ingress => self.ingress,
+        }
+    }
+
     /// Whether a packet could come in by one port and leave by another.
     fn is_active(&self) -> bool {
         self.ports.values().any(|port| port.part.input.is_ok()) && self.ports.values().any(|port| port.part.output.is_ok())
@@ -121,18 +132,28 @@ impl State {
     }
 }
 
-/// Switches the fast path on or off.
+/// Switches the fast path on or off for all interfaces with this hook.
 ///
 /// # Errors
 /// The plugin is off.
-pub fn set(router: &mut Router, on: bool) -> Result<(), OpError> {
+pub fn set(router: &mut Router, hook: Hook, on: bool) -> Result<(), OpError> {
     let state: &mut State = router.state_mut()?;
-    state.on = on;
+    match hook {
+        Hook::Driver => state.driver = on,
+        Hook::Ingress => state.ingress = on,
+    }
     if on && state.failure().is_some() {
         state.program = Program::None;
     }
-    if !on {
+    if !state.driver && !state.ingress {
         stop(router);
+    } else if !on {
+        let gone: Vec<IfIndex> =
+            state.ports.iter().filter(|(_, port)| port.part.hook == hook).map(|(index, _)| *index).collect();
+        gone.into_iter().for_each(|index| leave(router, index));
+    }
+    if let Some(shared) = router.part::<State>().and_then(State::shared) {
+        shared.ask_review();
     }
     router.wake_process(PROCESS, 0);
     Ok(())
@@ -191,7 +212,7 @@ fn leave(router: &mut Router, index: IfIndex) {
 /// The process. Says when it wants to be called next.
 fn run(router: &mut Router, now: u64) -> u64 {
     let Some(state) = router.part::<State>() else { return u64::MAX };
-    if !state.on {
+    if !state.driver && !state.ingress {
         return u64::MAX;
     }
     let Some(shared) = program(router) else {
@@ -226,9 +247,15 @@ fn run(router: &mut Router, now: u64) -> u64 {
     }
 }
 
+/// Interfaces that may take part.
+fn wanted(router: &Router) -> Vec<IfIndex> {
+    let Some(state) = router.part::<State>() else { return Vec::new() };
+    ports::interfaces(router, |hook| state.wants(hook))
+}
+
 /// The program, once it is there; it is loaded when the first interface could use it.
 fn program(router: &mut Router) -> Option<Arc<Shared>> {
-    let is_used = !ports::interfaces(router).is_empty();
+    let is_used = !wanted(router).is_empty();
     let SharedRights(rights) = router.part::<SharedRights>().cloned().unwrap_or_default();
     let signal = router.process_signal(PROCESS);
     let state: &mut State = router.part_mut()?;
@@ -295,7 +322,7 @@ fn begin_round(router: &mut Router, shared: &Shared, now: u64) -> Option<u32> {
 
 /// Looks at all interfaces.
 fn review(router: &mut Router, shared: &Arc<Shared>) {
-    for index in ports::interfaces(router) {
+    for index in wanted(router) {
         let state = router.part::<State>();
         let Some(part) = state.and_then(|state| ports::part(router, index, state.takers.as_ref())) else {
             leave(router, index);
@@ -306,12 +333,12 @@ fn review(router: &mut Router, shared: &Arc<Shared>) {
     members(router, shared);
 }
 
-/// Has those devices run the program whose packets could leave by another one; the rest keeps the plain program.
+/// Has those devices run the program whose packets could leave by another one; the rest gives all to the graph.
 fn members(router: &mut Router, shared: &Shared) {
     let Ok(state) = router.state::<State>() else { return };
-    let leaves = |port: &Port| port.part.output.is_ok();
     let wanted = |index: &IfIndex, port: &Port| {
-        port.part.input.is_ok() && port.refused.is_none() && state.ports.iter().any(|(other, port)| other != index && leaves(port))
+        let mut others = state.ports.iter().filter(|(other, _)| *other != index);
+        port.part.input.is_ok() && port.refused.is_none() && others.any(|(_, other)| other.part.lets_out(&port.part))
     };
     let all: Vec<(IfIndex, u32, bool)> =
         state.ports.iter().map(|(index, port)| (*index, port.number, wanted(index, port))).collect();
@@ -337,8 +364,7 @@ fn review_one(router: &mut Router, shared: &Arc<Shared>, index: IfIndex, part: P
     let mut table = shared.table();
     let mut refused = table.kernel.set_device(number, part.device).err().map(|error| error.to_string());
     table.ports.insert(index, (number, part.device));
-    let [mtu4, mtu6] = part.output.clone().unwrap_or_default();
-    table.kernel.set_port(number, part.mac, mtu4, mtu6);
+    table.kernel.set_port(number, &part.as_output());
     match &part.input {
         Ok(input) if refused.is_none() => {
             if !table.kernel.set_input(number, input) {

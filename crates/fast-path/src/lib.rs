@@ -21,7 +21,7 @@ pub const fn plugin() -> Plugin {
         },
         ..Plugin::new(
             &["xdp_fast_path_plugin.so"],
-            "Fast path of AF_XDP interfaces: what the graph has decided stays in the driver",
+            "Fast path of AF_XDP and host interfaces: what the graph has decided stays in the kernel",
         )
     }
 }

@@ -12,18 +12,19 @@ use quiver_net::Router;
 use serde::Serialize;
 
 use crate::control::{self, Port};
+use crate::ports::Hook;
 
 /// Lines that `help` and the reference show.
-const EXAMPLES: &[&str] = &["set xdp fast-path off", "show xdp fast-path"];
+const EXAMPLES: &[&str] = &["set xdp fast-path off", "set host-interface fast-path on", "show xdp fast-path"];
 
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.examples(EXAMPLES);
-    registry.declare::<SetFastPath>().declare::<ShowFastPath>();
+    registry.declare::<SetFastPath>().declare::<SetHostFastPath>().declare::<ShowFastPath>();
     registry
         .configuration(Stage::Services, |_| whole(configuration))
         .shapes(Stage::Services, SHAPES)
-        .covers(&["xdp_fast_path_set"]);
+        .covers(&["xdp_fast_path_set", "host_interface_fast_path_set"]);
 }
 
 request! {
@@ -38,20 +39,39 @@ impl Execute<Router> for SetFastPath {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        control::set(router, self.on).map(Outcome::Done)
+        control::set(router, Hook::Driver, self.on).map(Outcome::Done)
     }
 }
 
 request! {
-    /// Shows what AF_XDP interfaces forward in the driver: which take part and why others do not, destinations, packets.
+    /// Has host interfaces forward at the kernel's ingress hook what the graph has decided already, super-frames whole, or nothing (as
+    /// from the start).
+    pub change SetHostFastPath "host_interface_fast_path_set" ["set host-interface fast-path"] {
+        /// Whether they do.
+        pub on: bool = "on|off" required(),
+    }
+}
+
+impl Execute<Router> for SetHostFastPath {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        control::set(router, Hook::Ingress, self.on).map(Outcome::Done)
+    }
+}
+
+request! {
+    /// Shows what AF_XDP and host interfaces forward in the kernel: which take part and why others do not, destinations, packets.
     pub read ShowFastPath "xdp_fast_path_show" ["show xdp fast-path"] {}
 }
 
 /// The answer of [`ShowFastPath`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FastPathInfo {
-    /// Whether it is wanted.
+    /// Whether it is wanted for AF_XDP interfaces.
     pub on: bool,
+    /// Whether it is wanted for host interfaces.
+    pub host_interfaces: bool,
     /// Whether it forwards at the moment.
     pub running: bool,
     /// Why it does not; absent while it does.
@@ -66,7 +86,7 @@ pub struct FastPathInfo {
     pub load_balances: usize,
     /// Of these, the ones that lead out of the kernel; packets by the others take the graph.
     pub load_balances_out: usize,
-    /// AF_XDP interfaces that have a device.
+    /// Interfaces that have a device.
     pub interfaces: Vec<PortInfo>,
 }
 
@@ -77,6 +97,8 @@ pub struct PortInfo {
     pub name: String,
     /// Number.
     pub sw_if_index: u32,
+    /// Where its packets meet the fast path: `driver` (XDP) or `ingress` (tcx).
+    pub hook: &'static str,
     /// IPv4 packets that come in are looked at.
     pub input4: bool,
     /// IPv6 packets that come in are looked at.
@@ -89,11 +111,11 @@ pub struct PortInfo {
     pub output6: bool,
     /// Why those that leave take the graph; absent where some do not.
     pub output_reason: Option<String>,
-    /// IPv4 packets that came in and were forwarded in the driver.
+    /// IPv4 packets that came in and were forwarded in the kernel.
     pub received4: u64,
-    /// IPv6 packets that came in and were forwarded in the driver.
+    /// IPv6 packets that came in and were forwarded in the kernel.
     pub received6: u64,
-    /// Packets that left in the driver.
+    /// Packets that left in the kernel.
     pub sent: u64,
 }
 
@@ -104,6 +126,7 @@ impl PortInfo {
         Self {
             name: router.interfaces.name(index),
             sw_if_index: index.0,
+            hook: if port.part.hook == Hook::Driver { "driver" } else { "ingress" },
             input4: input.is_some_and(|input| input.fib4.is_some()),
             input6: input.is_some_and(|input| input.fib6.is_some()),
             input_reason: port.trouble.clone().or_else(|| port.part.input.clone().err()),
@@ -123,14 +146,14 @@ impl PortInfo {
 /// The plugin is off.
 pub fn shown(router: &Router) -> Result<FastPathInfo, OpError> {
     let state = router.state::<control::State>()?;
-    let reason = if !state.on {
+    let reason = if !state.driver && !state.ingress {
         Some("it is off".to_owned())
     } else if let Some(why) = state.failure() {
         Some(why.to_owned())
     } else if state.observed {
         Some("traces or captures look at every packet".to_owned())
     } else if state.shared().is_none() {
-        Some("no AF_XDP interface needs it yet".to_owned())
+        Some("no interface needs it yet".to_owned())
     } else {
         None
     };
@@ -139,7 +162,8 @@ pub fn shown(router: &Router) -> Result<FastPathInfo, OpError> {
         (table.destinations(), table.paths())
     });
     Ok(FastPathInfo {
-        on: state.on,
+        on: state.driver,
+        host_interfaces: state.ingress,
         running: reason.is_none(),
         reason,
         destinations4: destinations.0,
@@ -174,9 +198,12 @@ impl Text for FastPathInfo {
         match &self.reason {
             None => out.push_str("fast path: on\n"),
             Some(why) => {
-                let _ = writeln!(out, "fast path: {}, packets take the graph: {why}", if self.on { "on" } else { "off" });
+                let on = self.on || self.host_interfaces;
+                let _ = writeln!(out, "fast path: {}, packets take the graph: {why}", if on { "on" } else { "off" });
             }
         }
+        let switch = |on| if on { "on" } else { "off" };
+        let _ = writeln!(out, "AF_XDP interfaces: {}; host interfaces: {}", switch(self.on), switch(self.host_interfaces));
         let _ = writeln!(
             out,
             "destinations: IPv4 {} IPv6 {} of {} each; load-balances: {}, {} of them lead out",
@@ -193,14 +220,22 @@ impl Text for FastPathInfo {
 }
 
 fn configuration(router: &Router, out: &mut Configuration<Router>) {
-    if router.state::<control::State>().is_ok_and(|state| !state.on) {
+    let Ok(state) = router.state::<control::State>() else { return };
+    if !state.driver {
         out.push(&SetFastPath { on: false }).undo(&SetFastPath { on: true });
+    }
+    if state.ingress {
+        out.push(&SetHostFastPath { on: true }).undo(&SetHostFastPath { on: false });
     }
 }
 
-/// Where it stands in a document.
-const SHAPES: &[Shape] = &[Shape::new("xdp_fast_path", r#""{on}""#, "xdp_fast_path_set", r#"{"on":"{on}"}"#)
-    .doc("Whether AF_XDP interfaces forward in the driver what the graph has decided.")];
+/// Where they stand in a document.
+const SHAPES: &[Shape] = &[
+    Shape::new("xdp_fast_path", r#""{on}""#, "xdp_fast_path_set", r#"{"on":"{on}"}"#)
+        .doc("Whether AF_XDP interfaces forward in the driver what the graph has decided."),
+    Shape::new("host_interface_fast_path", r#""{on}""#, "host_interface_fast_path_set", r#"{"on":"{on}"}"#)
+        .doc("Whether host interfaces forward at the kernel's ingress hook what the graph has decided."),
+];
 
 #[cfg(test)]
 mod example_tests {

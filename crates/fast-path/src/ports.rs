@@ -2,8 +2,9 @@
 
 use std::io;
 
+use quiver_drivers::af_packet::{AfPacket, Mode};
 use quiver_drivers::af_xdp::AfXdp;
-use quiver_drivers::fast_path::{Input, Takers};
+use quiver_drivers::fast_path::{FastPath, Input, Output, Takers};
 use quiver_graph::IfIndex;
 use quiver_net::data::if_flags;
 use quiver_net::{Interface, Router};
@@ -11,6 +12,8 @@ use quiver_net::{Interface, Router};
 /// What an interface may do in the fast path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
+    /// Where it meets packets.
+    pub hook: Hook,
     /// Packets that come in are looked at; or why not.
     pub input: Result<Input, String>,
     /// Largest packets of both families that may leave by it; or why none may.
@@ -19,31 +22,83 @@ pub struct Part {
     pub device: u32,
     /// The interface's own address.
     pub mac: [u8; 6],
+    /// Its device takes frames from programs in the driver hook.
+    pub takes: bool,
 }
 
-/// The driver's object of an AF_XDP interface.
-pub fn af_xdp(interface: &Interface) -> Option<&AfXdp> {
-    interface.port()
+impl Part {
+    /// What the programs are told of packets that leave.
+    pub fn as_output(&self) -> Output {
+        let [mtu4, mtu6] = self.output.clone().unwrap_or_default();
+        Output { device: self.device, mac: self.mac, mtu4, mtu6, takes: self.takes }
+    }
+
+    /// Whether packets that came in by another one may leave by this one.
+    pub fn lets_out(&self, other: &Self) -> bool {
+        self.output.is_ok() && (self.takes || other.hook == Hook::Ingress)
+    }
 }
 
-/// AF_XDP interfaces.
-pub fn interfaces(router: &Router) -> Vec<IfIndex> {
-    router.interfaces.iter().filter(|interface| af_xdp(interface).is_some()).map(|interface| interface.index).collect()
+/// Where the packets of an interface meet the fast path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// In the driver, by AF_XDP.
+    Driver,
+    /// Behind the packet sockets of a host interface.
+    Ingress,
+}
+
+/// The hook of an interface; `None` where its kind has none.
+pub fn hook(interface: &Interface) -> Option<Hook> {
+    if interface.port::<AfXdp>().is_some() {
+        Some(Hook::Driver)
+    } else {
+        interface.port::<AfPacket>().map(|_| Hook::Ingress)
+    }
+}
+
+/// Interfaces with a hook that is wanted.
+pub fn interfaces(router: &Router, is_wanted: impl Fn(Hook) -> bool) -> Vec<IfIndex> {
+    let wanted = |interface: &&Interface| hook(interface).is_some_and(&is_wanted);
+    router.interfaces.iter().filter(wanted).map(|interface| interface.index).collect()
+}
+
+/// An interface's device.
+struct Device {
+    hook: Hook,
+    /// The kernel's index.
+    index: u32,
+    /// Why it can never take part.
+    unfit: Option<&'static str>,
+    /// A kernel at the other end leaves checksums unfinished.
+    unfinished: bool,
+}
+
+/// The device of an interface, where it has one at the moment.
+fn device(interface: &Interface) -> Option<Device> {
+    if let Some(port) = interface.port::<AfXdp>() {
+        let status = port.status();
+        let unfit = (!status.native).then_some("its driver does not run XDP programs");
+        return Some(Device { hook: Hook::Driver, index: status.present?.index, unfit, unfinished: status.finishes_checksums });
+    }
+    let port: &AfPacket = interface.port()?;
+    let unfit = (port.config().mode == Mode::Ip).then_some("it has no Ethernet header");
+    // Socket buffers know of unfinished checksums.
+    Some(Device { hook: Hook::Ingress, index: port.device()?.index, unfit, unfinished: false })
 }
 
 /// What an interface may do; `None` where it has no device at the moment.
 pub fn part(router: &Router, index: IfIndex, takers: Option<&Takers>) -> Option<Part> {
     let interface = router.interfaces.get(index)?;
-    let status = af_xdp(interface)?.status();
-    let device = status.present?.index;
+    let Device { hook, index: device, unfit, unfinished } = device(interface)?;
     let record = router.data.interfaces.get(index);
     let mac = record.mac.0;
     let is = |flag: u16| record.flags & flag != 0;
     let features = router.graph.features_of(index);
     let first_on = |arc: &str| features.iter().find(|(name, _)| *name == arc).and_then(|(_, features)| features.first());
     let on = |arc: &str| first_on(arc).map(|feature| format!("{feature} is on"));
-    let never = if !status.native {
-        Some("its driver does not run XDP programs".to_owned())
+    let never = if let Some(why) = unfit {
+        Some(why.to_owned())
     } else if !is(if_flags::UP) {
         Some("it is down".to_owned())
     } else {
@@ -72,12 +127,15 @@ pub fn part(router: &Router, index: IfIndex, takers: Option<&Takers>) -> Option<
             mac,
             fib4: (is(if_flags::IP4) && off4.is_none()).then_some(record.fib4),
             fib6: (is(if_flags::IP6) && off6.is_none()).then_some(record.fib6),
-            unfinished: status.finishes_checksums,
+            unfinished,
         }),
     };
-    let output = never.or_else(|| on("interface-output")).or_else(|| match takers.map(|takers| takers.takes(device)) {
-        Some(Ok(true)) => None,
-        Some(Ok(false)) => Some("its device takes no frames of others (a veth: switch GRO on at the other end)".to_owned()),
+    let takes = takers.map(|takers| takers.takes(device));
+    let is_taker = matches!(takes, Some(Ok(true)));
+    let output = never.or_else(|| on("interface-output")).or_else(|| match takes {
+        // A device takes all that has a socket buffer.
+        _ if hook == Hook::Ingress || is_taker => None,
+        Some(Ok(_)) => Some("its device takes no frames of others (a veth: switch GRO on at the other end)".to_owned()),
         Some(Err(error)) => Some(format!("the kernel does not say whether its device takes frames of others: {error}")),
         None => Some("the kernel does not say whether devices take frames of others (Linux 6.3)".to_owned()),
     });
@@ -86,18 +144,28 @@ pub fn part(router: &Router, index: IfIndex, takers: Option<&Takers>) -> Option<
         (None, Some(why), Some(_)) => Err(why),
         (None, off4, off6) => Ok([if off4.is_some() { 0 } else { record.mtu4 }, if off6.is_some() { 0 } else { record.mtu6 }]),
     };
-    Some(Part { input, output, device, mac })
+    Some(Part { hook, input, output, device, mac, takes: is_taker })
 }
 
-/// Has the device of an interface run the fast path, or the plain program.
+/// Has the device of an interface run the fast path, or not.
 ///
 /// # Errors
 /// The driver's.
-pub fn set_member(router: &Router, index: IfIndex, fast: Option<(&quiver_drivers::fast_path::FastPath, u32)>) -> io::Result<()> {
-    let Some(device) = router.interfaces.get(index).and_then(af_xdp) else { return Ok(()) };
-    match fast {
-        Some(_) if device.is_fast() => Ok(()),
-        Some((fast, number)) => device.join(fast, number),
-        None => device.leave(),
+pub fn set_member(router: &mut Router, index: IfIndex, fast: Option<(&FastPath, u32)>) -> io::Result<()> {
+    let Some(interface) = router.interfaces.get_mut(index) else { return Ok(()) };
+    if let Some(device) = interface.port::<AfXdp>() {
+        return match fast {
+            Some(_) if device.is_fast() => Ok(()),
+            Some((fast, number)) => device.join(fast, number),
+            None => device.leave(),
+        };
+    }
+    match (interface.port_mut::<AfPacket>(), fast) {
+        (Some(device), Some((fast, _))) if !device.is_fast() => device.join(fast),
+        (Some(device), None) => {
+            device.leave();
+            Ok(())
+        }
+        _ => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ use quiver_net::testing::{Harness, router_mac};
 use quiver_net::{IfIndex, Router};
 
 use super::control::{self, Port, Program, State};
-use super::ports::Part;
+use super::ports::{Hook, Part};
 use super::table::Shared;
 
 /// `lo`, as which the kernel runs a program that is tried.
@@ -38,11 +38,12 @@ struct Scene {
     registry: Registry<Router>,
     shared: Arc<Shared>,
     x: [IfIndex; 2],
+    hook: Hook,
     random: u64,
 }
 
 impl Scene {
-    fn new() -> Option<Self> {
+    fn new(hook: Hook) -> Option<Self> {
         let kernel = kernel()?;
         let mut h = Harness::new();
         let x = [h.interface(0), h.interface(1)];
@@ -52,7 +53,7 @@ impl Scene {
         let state: &mut State = h.router.part_mut().unwrap();
         state.program = Program::Here(Arc::clone(&shared));
         let registry = registry(&[super::ops::register]);
-        let mut s = Self { h, registry, shared, x, random: 0x9e37_79b9_7f4a_7c15 };
+        let mut s = Self { h, registry, shared, x, hook, random: 0x9e37_79b9_7f4a_7c15 };
         for line in [
             "set ip6 dad disable",
             "set interface ip address x0 10.0.1.1/24",
@@ -91,14 +92,13 @@ impl Scene {
             table.ports.insert(index, (number, device));
             table.kernel.set_device(number, LO).unwrap();
             let output = if is_up { Ok([record.mtu4, record.mtu6]) } else { Err("down".to_owned()) };
-            let [mtu4, mtu6] = output.clone().unwrap_or_default();
-            table.kernel.set_port(number, record.mac.0, mtu4, mtu6);
+            let part = Part { hook: self.hook, input: Ok(input), output, device, mac: record.mac.0, takes: true };
+            table.kernel.set_port(number, &part.as_output());
             if n == 0 && is_up {
                 assert!(table.kernel.set_input(number, &input));
             }
             table.kernel.set_on(true);
             table.doubt_all();
-            let part = Part { input: Ok(input), output, device, mac: record.mac.0 };
             let none = (Received::default(), Traffic::default());
             ports.insert(index, Port { number, part, refused: None, trouble: None, counted: none, received: none.0, sent: none.1 });
         }
@@ -114,7 +114,11 @@ impl Scene {
 
     /// What the program makes of a frame.
     fn fast(&self, frame: &[u8]) -> Option<Vec<u8>> {
-        self.shared.table().kernel.try_frame(frame).unwrap()
+        let kernel = &self.shared.table().kernel;
+        match self.hook {
+            Hook::Driver => kernel.try_frame(frame).unwrap(),
+            Hook::Ingress => kernel.try_at_ingress(frame).unwrap(),
+        }
     }
 
     /// Whether the program forwarded it. If it did, it was as the graph does.
@@ -228,9 +232,8 @@ impl Scene {
     }
 }
 
-#[test]
-fn what_the_program_forwards_leaves_as_by_the_graph() {
-    let Some(mut s) = Scene::new() else { return };
+fn forwards_as_the_graph(hook: Hook) {
+    let Some(mut s) = Scene::new(hook) else { return };
     let mut forwarded = [0; 2];
     for _ in 0..20_000 {
         let frame = s.frame();
@@ -244,6 +247,16 @@ fn what_the_program_forwards_leaves_as_by_the_graph() {
     // Interfaces and routes count the same, whoever forwards.
     let state = s.h.router.part::<State>().unwrap();
     assert_eq!(state.ports.len(), 2);
+}
+
+#[test]
+fn what_the_driver_hook_forwards_leaves_as_by_the_graph() {
+    forwards_as_the_graph(Hook::Driver);
+}
+
+#[test]
+fn what_the_ingress_hook_forwards_leaves_as_by_the_graph() {
+    forwards_as_the_graph(Hook::Ingress);
 }
 
 /// A packet that the program forwards as long as nothing changes.
@@ -260,7 +273,12 @@ fn plain() -> Vec<u8> {
 
 #[test]
 fn a_change_takes_effect_before_its_command_is_answered() {
-    let Some(mut s) = Scene::new() else { return };
+    changes_take_effect(Hook::Driver);
+    changes_take_effect(Hook::Ingress);
+}
+
+fn changes_take_effect(hook: Hook) {
+    let Some(mut s) = Scene::new(hook) else { return };
     let frame = plain();
     // What changes, what puts it back, and whether the program may still forward then, to whom.
     let changes: &[(&[&str], &[&str])] = &[
@@ -301,7 +319,7 @@ fn a_change_takes_effect_before_its_command_is_answered() {
 
 #[test]
 fn what_is_not_used_any_more_is_forgotten() {
-    let Some(mut s) = Scene::new() else { return };
+    let Some(mut s) = Scene::new(Hook::Driver) else { return };
     let frame = plain();
     let _ = s.fast(&frame);
     s.settle();
@@ -337,11 +355,16 @@ fn commands_show_and_keep_the_setting() {
     let mut run = |line: &str| execute(&registry, &mut h.router, line);
     assert_eq!(
         run("show xdp fast-path").unwrap(),
-        "fast path: on, packets take the graph: no AF_XDP interface needs it yet\n\
+        "fast path: on, packets take the graph: no interface needs it yet\n\
+         AF_XDP interfaces: on; host interfaces: off\n\
          destinations: IPv4 0 IPv6 0 of 65536 each; load-balances: 0, 0 of them lead out\n"
     );
     run("set xdp fast-path off").unwrap();
     assert!(run("show xdp fast-path").unwrap().starts_with("fast path: off, packets take the graph: it is off\n"));
     assert!(run("set xdp fast-path").is_err());
+    run("set host-interface fast-path on").unwrap();
+    assert!(run("show xdp fast-path").unwrap().contains("\nAF_XDP interfaces: off; host interfaces: on\n"));
+    assert!(run("set host-interface fast-path maybe").is_err());
+    run("set host-interface fast-path off").unwrap();
     run("set xdp fast-path on").unwrap();
 }

@@ -27,6 +27,7 @@
 //! Not checked: other programs that use the same device.
 
 mod error;
+mod ingress;
 mod ring;
 mod rx;
 mod socket;
@@ -42,9 +43,11 @@ use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
 pub use error::AfPacketError;
 
 use crate::ethernet::{FrameLimit, default_mac};
+use crate::fast_path::FastPath;
 use crate::mailbox::Mailbox;
 use crate::netdev::{self, ETHERNET, NetDevice, NetDevices};
 use crate::virtio_net::LinkLayer;
+use ingress::Ingress;
 use rx::AfPacketRx;
 use socket::{RxSocket, TxSocket};
 use tx::AfPacketTx;
@@ -158,6 +161,7 @@ pub struct AfPacket {
     fresh: Vec<RxSocket>,
     rx: Vec<Arc<Mailbox<RxSocket>>>,
     tx: Vec<Arc<Mailbox<TxSocket>>>,
+    ingress: Ingress,
     /// Bytes of memory of one receive ring.
     ring_bytes: usize,
 }
@@ -187,6 +191,7 @@ impl AfPacket {
         Ok(Self {
             rx: fresh.iter().map(|_| Arc::new(Mailbox::new())).collect(),
             tx: Vec::new(),
+            ingress: Ingress::new(fresh.iter().map(|socket| Arc::downgrade(&socket.fd)).collect()),
             state: Arc::new(DeviceState { mtu: AtomicU32::new(device.mtu), link }),
             bound: device.index,
             device: Some(device),
@@ -208,6 +213,24 @@ impl AfPacket {
         self.device.as_ref()
     }
 
+    /// Whether the device runs the fast path. It ends by itself where the device was away.
+    pub fn is_fast(&self) -> bool {
+        self.ingress.is_fast()
+    }
+
+    /// Has the device run the fast path.
+    ///
+    /// # Errors
+    /// The kernel's: it is older than 6.6, or the device is gone; then all is as it was.
+    pub fn join(&mut self, fast: &FastPath) -> io::Result<()> {
+        self.ingress.join(fast, self.bound)
+    }
+
+    /// Has every frame go to the graph again.
+    pub fn leave(&mut self) {
+        self.ingress.leave();
+    }
+
     /// Opens everything anew for a device that has come back.
     fn reopen(&mut self, device: &NetDevice) -> io::Result<()> {
         fits(&self.config, device)?;
@@ -217,6 +240,7 @@ impl AfPacket {
         let tx: Vec<_> =
             self.tx.iter().map(|_| socket::open_tx(&self.config, device)).collect::<io::Result<_>>().map_err(failed)?;
         // From here on nothing fails: queues get all of the new device or nothing.
+        self.ingress = Ingress::new(rx.iter().map(|socket| Arc::downgrade(&socket.fd)).collect());
         if self.fresh.is_empty() {
             self.rx.iter().zip(rx).for_each(|(mailbox, socket)| mailbox.send(socket));
         } else {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use super::ring::{Direction, RX_OVERHEAD, Ring, Shape, TX_DATA, arrival};
 use super::{AfPacketConfig, Mode};
@@ -25,7 +26,7 @@ const TX_SLOT_MAX: usize = 10 << 10;
 pub(super) struct RxSocket {
     // Field order is drop order: the mapping goes before the socket that it belongs to.
     pub ring: Ring,
-    pub fd: OwnedFd,
+    pub fd: Arc<OwnedFd>,
     /// Whether the kernel leaves out what this machine sends.
     pub skips_outgoing: bool,
 }
@@ -90,7 +91,7 @@ fn open_one_rx(config: &AfPacketConfig, device: &NetDevice) -> io::Result<RxSock
         };
         sys::set_option(&fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
     }
-    Ok(RxSocket { ring, fd, skips_outgoing })
+    Ok(RxSocket { ring, fd: Arc::new(fd), skips_outgoing })
 }
 
 /// Joins `group`, or founds one with a number that is free; gives the number.

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::Attach;
-use crate::bpf::{bpf, bpf_new};
+use crate::bpf::{self, bpf, bpf_new};
 use crate::rights::{RedirectFds, Rights};
 
 /// `struct bpf_insn`.
@@ -53,7 +53,6 @@ const fn code(map: i32) -> [Instruction; 6] {
 const BPF_MAP_CREATE: c_int = 0;
 const BPF_MAP_UPDATE_ELEM: c_int = 2;
 const BPF_PROG_LOAD: c_int = 5;
-const BPF_LINK_CREATE: c_int = 28;
 const BPF_LINK_UPDATE: c_int = 29;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_PROG_TYPE_XDP: u32 = 6;
@@ -102,15 +101,6 @@ struct LoadAttributes {
     expected_attach_type: u32,
 }
 const _: () = assert!(size_of::<LoadAttributes>() == 72);
-
-#[repr(C)]
-#[derive(Default)]
-struct LinkAttributes {
-    program: u32,
-    interface: u32,
-    attach_type: u32,
-    flags: u32,
-}
 
 #[repr(C)]
 #[derive(Default)]
@@ -197,11 +187,7 @@ impl Program {
 
     /// Attaches the program; gives what keeps it there, and whether the device's own driver runs it.
     pub(super) fn attach(&self, interface: u32, how: Attach) -> io::Result<(OwnedFd, bool)> {
-        let attach = |flags| {
-            let program = self.program.as_raw_fd() as u32;
-            let mut attributes = LinkAttributes { program, interface, attach_type: BPF_XDP, flags };
-            bpf_new(BPF_LINK_CREATE, &mut attributes)
-        };
+        let attach = |flags| bpf::link(&self.program, interface, BPF_XDP, flags);
         let native = || attach(XDP_FLAGS_DRV_MODE).map(|link| (link, true));
         let generic = || attach(XDP_FLAGS_SKB_MODE).map(|link| (link, false));
         match how {

@@ -1,4 +1,4 @@
-//! What the program and we share: the maps, and the bits of their words. The other half is `bpf/forward.c`.
+//! What the program and we share: the maps, and the bits of their words. The other half is `bpf/fast_path.h`.
 
 /// Slots for devices, by the low bits of their index.
 pub(super) const INPUTS: u32 = 1024;
@@ -17,6 +17,13 @@ pub(super) const ACCEPTS4: u32 = 1;
 pub(super) const ACCEPTS6: u32 = 2;
 /// A kernel at the other end leaves checksums unfinished.
 pub(super) const UNFINISHED: u32 = 4;
+
+/// Bit of a port's second word: its device takes frames from programs in the driver hook.
+pub(super) const TAKES: u64 = 1 << 16;
+
+/// The programs by name, in the order in which their descriptors are handed over: in the driver hook; a packet socket's filter, and the
+/// ingress hook that does what the filter says.
+pub const PROGRAMS: [&str; 3] = ["forward", "choose", "hand_on"];
 
 /// The maps by name, in the order in which their descriptors are handed over.
 pub const MAPS: [&str; 12] = [

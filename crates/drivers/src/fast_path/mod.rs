@@ -1,10 +1,13 @@
-//! The fast path in the driver hook: the program that a device of the kernel runs forwards what the graph has already decided.
+//! The fast path: programs that a device of the kernel runs forward what the graph has already decided.
 //!
 //! ```text
 //!   device ── program ─┬─ destination decided, packet plain ──► device of the port          (never leaves the kernel)
 //!                      ├─ destination unknown ── question ──► the router decides it
 //!                      └─ all else ──► socket ──► graph
 //! ```
+//!
+//! For AF_XDP the program is in the driver hook, before there is a socket buffer. For packet sockets it is the socket's filter and the
+//! ingress hook behind it (`bpf/ingress.h`): super-frames stay whole, checksums unfinished.
 //!
 //! It holds no policy: which destination leads where, which device may send to which, and when a decision ends is its user's affair. All
 //! that changes what a packet meets is one word in memory that we share with the program, so a change is done when its call returns; only
@@ -23,19 +26,25 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
 use crate::rights::Rights;
 use crate::sys::Map;
 use crate::xdp_engine::run;
-use layout::{ACCEPTS4, ACCEPTS6, INPUT, INPUTS, PORT, QUESTION, QUEUES, RECEIVED, TRAFFIC, UNFINISHED, mac_word};
+use layout::{ACCEPTS4, ACCEPTS6, INPUT, INPUTS, PORT, QUESTION, QUEUES, RECEIVED, TAKES, TRAFFIC, UNFINISHED, mac_word};
 use maps::{Entries, PerProcessor, processors};
 
-pub use layout::{DESTINATIONS, MAPS, PATHS, PORTS};
+pub use layout::{DESTINATIONS, MAPS, PATHS, PORTS, PROGRAMS};
 pub(crate) use load::load;
 pub use load::{FastPathFds, NO_PROGRAM};
 pub use takes::Takers;
 
 /// Verdict of a frame that leaves by another device (`XDP_REDIRECT`).
 const REDIRECTED: u32 = 4;
+/// The same at the ingress hook (`TC_ACT_REDIRECT`).
+const SENT: u32 = 7;
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
 
 /// A device as the program sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +59,21 @@ pub struct Input {
     pub fib6: Option<u32>,
     /// A kernel at the other end leaves checksums unfinished.
     pub unfinished: bool,
+}
+
+/// A device that packets leave by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// The kernel's index.
+    pub device: u32,
+    /// The source address of frames.
+    pub mac: [u8; 6],
+    /// Longest IPv4 packet, bytes; 0: none leaves.
+    pub mtu4: u16,
+    /// Longest IPv6 packet, bytes; 0: none leaves.
+    pub mtu6: u16,
+    /// It takes frames from programs in the driver hook.
+    pub takes: bool,
 }
 
 /// A destination that was met and is not decided.
@@ -81,10 +105,12 @@ pub struct Received {
     pub bytes: u64,
 }
 
-/// A loaded program and its maps.
+/// The loaded programs and their maps.
 #[derive(Debug)]
 pub struct FastPath {
     program: OwnedFd,
+    filter: OwnedFd,
+    ingress: OwnedFd,
     controls: Map,
     inputs: Map,
     ports: Map,
@@ -99,18 +125,20 @@ pub struct FastPath {
 }
 
 impl FastPath {
-    /// Loads the program. Nothing is forwarded yet.
+    /// Loads the programs. Nothing is forwarded yet.
     ///
     /// # Errors
     /// Built without clang, or the kernel's.
     pub fn open(rights: &dyn Rights) -> io::Result<Self> {
-        let FastPathFds { program, maps } = rights.fast_path()?;
+        let FastPathFds { programs: [program, filter, ingress], maps } = rights.fast_path()?;
         let processors = processors()?;
         let [controls, inputs, ports, paths, decisions4, decisions6, received, sent, used, sockets, devices, questions] = maps;
         let shared = |fd: OwnedFd, bytes: usize| Map::shared(&fd, bytes);
         const { assert!(RECEIVED == 3 * 8 && TRAFFIC == 2 * 8) };
         Ok(Self {
             program,
+            filter,
+            ingress,
             controls: shared(controls, 8)?,
             inputs: shared(inputs, INPUTS as usize * INPUT)?,
             ports: shared(ports, PORTS as usize * PORT)?,
@@ -127,6 +155,11 @@ impl FastPath {
 
     pub(crate) fn program(&self) -> RawFd {
         self.program.as_raw_fd()
+    }
+
+    /// The filter of packet sockets, and the program of the ingress hook that does as it says.
+    pub(crate) fn ingress(&self) -> (&OwnedFd, &OwnedFd) {
+        (&self.filter, &self.ingress)
     }
 
     /// Whether anything is forwarded; if not, every packet goes to the graph.
@@ -190,16 +223,18 @@ impl FastPath {
         self.devices.set(&number.to_ne_bytes(), &u64::from(device).to_ne_bytes())
     }
 
-    /// What leaves by a port: the source address of frames, and the largest packets of both families, bytes; 0 where none leave.
-    pub fn set_port(&self, number: u32, mac: [u8; 6], mtu4: u16, mtu6: u16) {
+    /// What leaves by a port.
+    pub fn set_port(&self, number: u32, output: &Output) {
         let at = number as usize * PORT;
-        self.ports.long(at + 8).store(mtu6.into(), Ordering::Release);
-        self.ports.long(at).store(mac_word(mac, mtu4), Ordering::Release);
+        let takes = if output.takes { TAKES } else { 0 };
+        let second = u64::from(output.device) << 32 | takes | u64::from(output.mtu6);
+        self.ports.long(at + 8).store(second, Ordering::Release);
+        self.ports.long(at).store(mac_word(output.mac, output.mtu4), Ordering::Release);
     }
 
     /// Nothing leaves by a port.
     pub fn close_port(&self, number: u32) {
-        self.set_port(number, [0; 6], 0, 0);
+        self.set_port(number, &Output::default());
     }
 
     /// Where a load-balance leads: to a neighbour by a port, or (`None`) the graph knows.
@@ -313,6 +348,32 @@ impl FastPath {
     pub fn try_frame(&self, frame: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let (bytes, verdict) = run::once(self.program.as_raw_fd(), frame)?;
         Ok((verdict == REDIRECTED).then_some(bytes))
+    }
+
+    /// As [`FastPath::try_frame`], by a packet socket's filter and the ingress hook.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn try_at_ingress(&self, frame: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        // The note from one to the other is of a processor, so the thread stays on one.
+        let all = sched_getaffinity(None)?;
+        let mut one = CpuSet::new();
+        one.set(sched_getcpu());
+        sched_setaffinity(None, &one)?;
+        let result = self.run_at_ingress(frame);
+        sched_setaffinity(None, &all)?;
+        result
+    }
+
+    fn run_at_ingress(&self, frame: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        // What is run for a socket begins behind an Ethernet header, so it gets one more.
+        let behind = [&[0; ETHERNET], frame].concat();
+        let (_, bytes) = run::once(self.filter.as_raw_fd(), &behind)?;
+        if bytes != 0 {
+            return Ok(None);
+        }
+        let (left, verdict) = run::once(self.ingress.as_raw_fd(), frame)?;
+        if verdict == SENT { Ok(Some(left)) } else { Err(io::Error::other("nobody has the frame")) }
     }
 
     /// What the program does not forward of a port's queue goes to this socket.

@@ -37,13 +37,14 @@ fn frame(mac: [u8; 6], payload: usize) -> Vec<u8> {
 const ROUTER: [u8; 6] = [2, 0, 0, 0, 1, 1];
 const LEAVES: [u8; 6] = [2, 0, 0, 0, 2, 1];
 const NEIGHBOR: [u8; 6] = [2, 0, 0, 0, 2, 2];
+const OUT: Output = Output { device: 1, mac: LEAVES, mtu4: 1500, mtu6: 1500, takes: true };
 
 /// `lo` (device 1) is port 1; what leaves by port 2 leaves by `lo` too, as nobody looks.
 fn prepare(fast: &FastPath) {
     let input = Input { device: 1, mac: ROUTER, fib4: Some(7), fib6: Some(8), unfinished: false };
     assert!(fast.set_input(1, &input));
     fast.set_device(2, 1).unwrap();
-    fast.set_port(2, LEAVES, 1500, 1500);
+    fast.set_port(2, &OUT);
     fast.set_on(true);
 }
 
@@ -88,7 +89,11 @@ fn each_switch_sends_packets_to_the_graph() {
         fast.set_path(5, Some((2, NEIGHBOR)));
         prepare(&fast);
     };
-    let leaves = || fast.try_frame(&sent).unwrap().is_some();
+    let leaves = || {
+        let left = fast.try_frame(&sent).unwrap();
+        assert_eq!(left, fast.try_at_ingress(&sent).unwrap());
+        left.is_some()
+    };
     let switches: [(&str, &dyn Fn()); 7] = [
         ("off", &|| fast.set_on(false)),
         ("the input is closed", &|| fast.close_input(1)),
@@ -96,7 +101,7 @@ fn each_switch_sends_packets_to_the_graph() {
         ("the port is closed", &|| fast.close_port(2)),
         ("the path leads nowhere", &|| fast.set_path(5, None)),
         ("it would leave where it came from", &|| fast.set_path(5, Some((1, NEIGHBOR)))),
-        ("it is too large", &|| fast.set_port(2, LEAVES, 59, 59)),
+        ("it is too large", &|| fast.set_port(2, &Output { mtu4: 59, mtu6: 59, ..OUT })),
     ];
     for (name, switch) in switches {
         decide();
@@ -108,8 +113,29 @@ fn each_switch_sends_packets_to_the_graph() {
     let other = Input { device: 1, mac: ROUTER, fib4: None, fib6: Some(7), unfinished: false };
     assert!(fast.set_input(1, &other));
     assert!(!leaves(), "no IPv4");
+    // A device that takes nothing from the driver hook takes what has a socket buffer.
+    decide();
+    fast.set_port(2, &Output { takes: false, ..OUT });
+    assert_eq!(fast.try_frame(&sent).unwrap(), None);
+    assert!(fast.try_at_ingress(&sent).unwrap().is_some());
     // A device whose number has the same low bits has no place.
     assert!(!fast.set_input(3, &Input { device: 1025, ..other }));
+}
+
+#[test]
+fn the_ingress_hook_counts_and_cuts_padding() {
+    let Some(fast) = fast_path() else { return };
+    prepare(&fast);
+    fast.decide(&question(7, "10.0.2.2"), 5, 0).unwrap();
+    fast.set_path(5, Some((2, NEIGHBOR)));
+    let sent = frame(ROUTER, 20);
+    let padded = [&sent[..], &[0; 6]].concat();
+    let left = fast.try_at_ingress(&padded).unwrap().expect("it leaves");
+    assert_eq!(Some(left), fast.try_at_ingress(&sent).unwrap());
+    let mut fast = fast;
+    assert_eq!(fast.received(1).unwrap(), Received { packets4: 2, packets6: 0, bytes: 60 + 54 });
+    assert_eq!(fast.sent(2).unwrap(), Traffic { packets: 2, bytes: 2 * 54 });
+    assert_eq!(fast.used(5).unwrap(), Traffic { packets: 2, bytes: 2 * 40 });
 }
 
 #[test]

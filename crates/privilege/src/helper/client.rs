@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use quiver_drivers::fast_path::{FastPathFds, MAPS};
+use quiver_drivers::fast_path::{FastPathFds, PROGRAMS};
 use quiver_drivers::rights::{NamespaceFds, RedirectFds, Rights};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
@@ -208,9 +208,9 @@ impl Rights for Helper {
     fn fast_path(&self) -> io::Result<FastPathFds> {
         let (_, fds) = self.ask(&Request::FastPath)?;
         let mut fds = fds.into_iter();
-        let (program, maps) = (fds.next(), <[OwnedFd; MAPS.len()]>::try_from(fds.collect::<Vec<_>>()));
-        match (program, maps) {
-            (Some(program), Ok(maps)) => Ok(FastPathFds { program, maps }),
+        let programs: Vec<OwnedFd> = fds.by_ref().take(PROGRAMS.len()).collect();
+        match (programs.try_into(), fds.collect::<Vec<_>>().try_into()) {
+            (Ok(programs), Ok(maps)) => Ok(FastPathFds { programs, maps }),
             _ => Err(io::Error::other("the privileged helper gave no descriptors")),
         }
     }
@@ -231,6 +231,7 @@ fn checked(request: Request) -> io::Result<Request> {
 
 #[cfg(test)]
 mod tests {
+    use quiver_drivers::fast_path::MAPS;
     use rustix::net::recv;
 
     use super::super::server::testing::answer_on_a_thread;
@@ -263,7 +264,8 @@ mod tests {
         fn fast_path(&self) -> io::Result<FastPathFds> {
             let null = || std::fs::File::open("/dev/null").map(OwnedFd::from);
             let maps: Vec<OwnedFd> = MAPS.iter().map(|_| null()).collect::<io::Result<_>>()?;
-            Ok(FastPathFds { program: null()?, maps: maps.try_into().map_err(|_| io::Error::other("another number"))? })
+            let maps = maps.try_into().map_err(|_| io::Error::other("another number"))?;
+            Ok(FastPathFds { programs: [null()?, null()?, null()?], maps })
         }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! Both ends are the same program, so words are in the machine's own byte order. The helper still believes nothing.
 
-use quiver_drivers::fast_path::MAPS;
+use quiver_drivers::fast_path::{MAPS, PROGRAMS};
 use quiver_drivers::rights::{NAMESPACE_MAX, QUEUES_MAX};
 
 const VERSION: u8 = 1;
@@ -37,7 +37,7 @@ pub enum Request {
         /// Entries of the map.
         queues: u32,
     },
-    /// The program of the fast path and its maps.
+    /// The programs of the fast path and their maps.
     FastPath,
 }
 
@@ -87,7 +87,7 @@ impl Request {
         match self {
             Self::Namespace { queues, .. } => SOCKETS + *queues as usize,
             Self::Redirect { .. } => 2,
-            Self::FastPath => 1 + MAPS.len(),
+            Self::FastPath => PROGRAMS.len() + MAPS.len(),
         }
     }
 }

@@ -62,8 +62,8 @@ fn run(request: &Request, rights: &dyn Rights) -> (Reply, Vec<OwnedFd>) {
             (u32::from(frags), vec![map, program])
         }),
         Request::FastPath => rights.fast_path().map(|fds| {
-            let FastPathFds { program, maps } = fds;
-            (0, std::iter::once(program).chain(maps).collect())
+            let FastPathFds { programs, maps } = fds;
+            (0, programs.into_iter().chain(maps).collect())
         }),
     };
     match done {

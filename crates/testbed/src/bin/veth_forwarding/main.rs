@@ -1,5 +1,5 @@
 //! What it costs to forward IPv4 between two veth pairs: by the kernel itself, by the router over AF_PACKET, and by the router
-//! over AF_XDP, with and without its fast path in the driver, on the same links, in turns.
+//! over AF_XDP, each with and without its fast path in the kernel, on the same links, in turns.
 //!
 //! ```text
 //!   host a ── eth0 ═══ r0 ── kernel, or quiver ── r1 ═══ eth0 ── host b: counts what arrives, and drops it at once

@@ -12,6 +12,7 @@ pub enum Way {
     Kernel,
     KernelSteered,
     AfPacket,
+    AfPacketFastPath,
     AfXdpNative,
     AfXdpGeneric,
     FastPath,
@@ -19,8 +20,16 @@ pub enum Way {
 
 impl Way {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Nobody, Self::Kernel, Self::KernelSteered, Self::AfPacket, Self::AfXdpNative, Self::AfXdpGeneric, Self::FastPath];
+    pub const ALL: [Self; 8] = [
+        Self::Nobody,
+        Self::Kernel,
+        Self::KernelSteered,
+        Self::AfPacket,
+        Self::AfPacketFastPath,
+        Self::AfXdpNative,
+        Self::AfXdpGeneric,
+        Self::FastPath,
+    ];
 
     /// As printed.
     pub fn name(self) -> &'static str {
@@ -29,22 +38,23 @@ impl Way {
             Self::Kernel => "kernel",
             Self::KernelSteered => "kernel, RPS to core 1",
             Self::AfPacket => "quiver, AF_PACKET",
+            Self::AfPacketFastPath => "quiver, ingress hook",
             Self::AfXdpNative => "quiver, AF_XDP native",
             Self::AfXdpGeneric => "quiver, AF_XDP generic",
-            Self::FastPath => "quiver, fast path",
+            Self::FastPath => "quiver, driver hook",
         }
     }
 
     /// Whether frames without a socket buffer reach it as they are.
     pub fn takes_live_frames(self) -> bool {
-        matches!(self, Self::Kernel | Self::AfXdpNative | Self::FastPath)
+        matches!(self, Self::Kernel | Self::AfPacketFastPath | Self::AfXdpNative | Self::FastPath)
     }
 
     /// The command that opens device `r<n>` as interface `x<n>`.
     fn create(self, n: u32) -> String {
         let mac = format!("hw-addr 02:00:00:00:0{}:01", n + 1);
         match self {
-            Self::AfPacket => format!("create host-interface name r{n} {mac}\nset interface name host-r{n} x{n}"),
+            Self::AfPacket | Self::AfPacketFastPath => format!("create host-interface name r{n} {mac}\nset interface name host-r{n} x{n}"),
             Self::AfXdpGeneric => format!("create interface af_xdp host-if r{n} name x{n} generic {mac}"),
             _ => format!("create interface af_xdp host-if r{n} name x{n} native {mac}"),
         }
@@ -86,6 +96,9 @@ pub fn prepare(scene: &TwoHosts, way: Way, nat: bool) -> io::Result<Option<Route
             if way == Way::FastPath {
                 // The end of a veth takes frames of programs while its NAPI runs.
                 scene.b.run("ethtool -K eth0 gro on", Duration::from_secs(5))?.ok_or_error("GRO")?;
+            }
+            if way == Way::AfPacketFastPath {
+                router.script("set host-interface fast-path on").map_err(io::Error::other)?;
             }
             for n in 0..2 {
                 let net = n + 1;

@@ -26,6 +26,7 @@ mod bpf;
 mod closer;
 pub mod ethernet;
 pub mod fast_path;
+mod joined;
 pub mod link_watch;
 mod mailbox;
 pub mod memif;

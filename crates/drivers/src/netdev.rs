@@ -186,6 +186,13 @@ impl NetDevices {
         self.ethtool(name, &mut value)
     }
 
+    /// Whether the device takes super-frames of TCP, to cut them or to hand them on.
+    pub fn segments_tcp(&self, name: &str) -> bool {
+        const ETHTOOL_GTSO: u32 = 0x1e;
+        let mut value = [ETHTOOL_GTSO, 0];
+        self.ethtool(name, &mut value).is_ok() && value[1] != 0
+    }
+
     /// What the device's card says of its times.
     ///
     /// # Errors

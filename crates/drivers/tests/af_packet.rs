@@ -116,7 +116,8 @@ fn super_frames_of_a_kernel_arrive_as_segments_with_right_checksums() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
     for (offloads, rx_frame) in [(Offloads::On, None), (Offloads::On, Some(65_536)), (Offloads::Off, None)] {
         let (a, middle, b) = kernel_scene(offloads, 1500);
-        let config = configs(1).map(|c| AfPacketConfig { rx_frame, rx_size: 256, ..c });
+        // What goes out is not joined again.
+        let config = configs(1).map(|c| AfPacketConfig { rx_frame, rx_size: 256, cksum_gso: false, ..c });
         let mut rig = Rig::new(&middle, 1, config);
         for address in ["10.0.0.2", "fd00::2"] {
             let mut wire = b.raw("eth0").unwrap();
@@ -131,6 +132,31 @@ fn super_frames_of_a_kernel_arrive_as_segments_with_right_checksums() {
             }
         }
         // A ring that ran over on a busy machine is TCP's to mend; a damaged frame would be ours.
+        assert_eq!(rig.counter("rx-error", 0) + rig.counter("tx-error", 1), 0, "{}", rig.report());
+        rig.assert_pool_is_whole();
+    }
+}
+
+#[test]
+fn segments_leave_as_super_frames_where_the_device_takes_them() {
+    let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
+    for takes in [true, false] {
+        let (a, middle, b) = kernel_scene(Offloads::On, 1500);
+        if !takes {
+            middle.run("ethtool -K r1 tso off", LONG).unwrap().expect("ethtool");
+        }
+        let mut rig = Rig::new(&middle, 1, configs(1));
+        for address in ["10.0.0.2", "fd00::2"] {
+            let mut wire = b.raw("eth0").unwrap();
+            let bytes = noise(7, 3_000_000);
+            let got = transfer(&a, &b, address, &bytes);
+            assert!(got == bytes, "{address}: {} of {} bytes\n{}", got.len(), bytes.len(), rig.report());
+            let frames = wire.drain(QUIET).unwrap();
+            let joined = frames.iter().filter(|frame| frame.len() > 1514).count();
+            // Most of what arrived came in a few frames, or nothing did.
+            assert_eq!(joined > 0 && frames.len() < 1500, takes, "{address}: {joined} of {} frames\n{}", frames.len(), rig.report());
+            assert_eq!(joined == 0, !takes, "{address}");
+        }
         assert_eq!(rig.counter("rx-error", 0) + rig.counter("tx-error", 1), 0, "{}", rig.report());
         rig.assert_pool_is_whole();
     }

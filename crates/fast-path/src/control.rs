@@ -148,8 +148,7 @@ pub fn set(router: &mut Router, hook: Hook, on: bool) -> Result<(), OpError> {
     if !state.driver && !state.ingress {
         stop(router);
     } else if !on {
-        let gone: Vec<IfIndex> =
-            state.ports.iter().filter(|(_, port)| port.part.hook == hook).map(|(index, _)| *index).collect();
+        let gone: Vec<IfIndex> = state.ports.iter().filter(|(_, port)| port.part.hook == hook).map(|(index, _)| *index).collect();
         gone.into_iter().for_each(|index| leave(router, index));
     }
     if let Some(shared) = router.part::<State>().and_then(State::shared) {

@@ -50,11 +50,7 @@ pub enum Hook {
 
 /// The hook of an interface; `None` where its kind has none.
 pub fn hook(interface: &Interface) -> Option<Hook> {
-    if interface.port::<AfXdp>().is_some() {
-        Some(Hook::Driver)
-    } else {
-        interface.port::<AfPacket>().map(|_| Hook::Ingress)
-    }
+    if interface.port::<AfXdp>().is_some() { Some(Hook::Driver) } else { interface.port::<AfPacket>().map(|_| Hook::Ingress) }
 }
 
 /// Interfaces with a hook that is wanted.

@@ -97,15 +97,18 @@ fn is_valid(packet: &[u8], l4: usize, ipv6: bool) -> bool {
     }
 }
 
-/// Whether two frames have the same addresses and ports, as far as that can be seen without looking at the rest: most frames that do not
-/// join are found here, before their checksums are looked at.
+/// Whether two frames are TCP with the same addresses and ports, as far as that can be seen without looking at the rest: most frames that do
+/// not join are found here, before their checksums are looked at.
 #[inline]
 pub fn same_stream(frame: &[u8], next: &[u8]) -> bool {
-    let range = match frame.get(12..14) {
-        Some([8, 0]) => L3 + 12..L3 + 24,
-        Some([0x86, 0xdd]) => L3 + 8..L3 + 44,
+    let (protocol, range) = match frame.get(12..14) {
+        Some([8, 0]) => (L3 + 9, L3 + 12..L3 + 24),
+        Some([0x86, 0xdd]) => (L3 + 6, L3 + 8..L3 + 44),
         _ => return false,
     };
+    if frame.get(protocol) != Some(&IpProtocol::TCP.0) {
+        return false;
+    }
     let part = frame.get(range.clone());
     part.is_some() && part == next.get(range)
 }

@@ -1,13 +1,13 @@
 //! Host interfaces: network devices of the kernel, through packet sockets.
 
-use quiver_command::grammar::Command;
+use quiver_command::grammar::{Command, IfRef};
 use quiver_command::operation::{Invocation, OpError, Outcome, Registry, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_drivers::af_packet::{AfPacket, AfPacketConfig, AfPacketError, Mode};
-use quiver_net::Router;
 use quiver_net::interface::InterfaceKind;
 use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_elsewhere};
+use quiver_net::{Interface, Router};
 
 /// Their kind.
 pub const HOST: InterfaceKind = InterfaceKind { name: "host", called: "a host interface", device_type: "af-packet" };
@@ -19,16 +19,26 @@ pub fn register(registry: &mut Registry<Router>) {
         path: "delete host-interface",
         syntax: "name <linux-if>",
         help: "Closes a network device of the kernel",
-        parse: |args, _| {
+        parse: |args, router| {
             args.expect_keyword("name")?;
             let name = args.word("name of a network device")?.into_owned();
-            let interface = quiver_command::grammar::IfRef(interface_name(&name));
-            Ok(Invocation::new::<DeleteInterface>(DeleteInterface::of(&HOST, interface)))
+            Ok(Invocation::new::<DeleteInterface>(DeleteInterface::of(&HOST, interface_on(router, &name))))
         },
     });
 }
 
-/// Name of the interface on a network device.
+/// The interface on a network device, whatever it is called by now.
+pub(crate) fn interface_on(router: &Router, device: &str) -> IfRef {
+    let found = router.interfaces.iter().find(|interface| device_of(interface) == Some(device));
+    IfRef(found.map_or_else(|| interface_name(device), |interface| interface.name.clone()))
+}
+
+/// The network device of a host interface.
+pub(crate) fn device_of(interface: &Interface) -> Option<&str> {
+    interface.port::<AfPacket>().map(|port| port.config().name.as_str())
+}
+
+/// Name that an interface on a network device gets.
 fn interface_name(device: &str) -> String {
     format!("host-{device}")
 }

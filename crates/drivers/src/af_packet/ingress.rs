@@ -38,7 +38,10 @@ impl Ingress {
     pub(super) fn join(&mut self, fast: &FastPath, device: u32) -> io::Result<()> {
         closer::start();
         let (filter, hook) = fast.ingress();
-        let hook = bpf::link(hook, device, BPF_TCX_INGRESS, BPF_F_BEFORE)?;
+        let hook = bpf::link(hook, device, BPF_TCX_INGRESS, BPF_F_BEFORE).map_err(|error| match error.raw_os_error() {
+            Some(libc::EINVAL) => io::Error::other("the kernel has no ingress hook for programs (Linux 6.6)"),
+            _ => error,
+        })?;
         // From here on the filters may take frames away from the router.
         self.hook = Some(Later::new(hook));
         let filter: c_int = filter.as_raw_fd();

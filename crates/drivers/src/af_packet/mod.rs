@@ -14,7 +14,7 @@
 //! ([`crate::virtio_net`]). Slots go back to the kernel one by one as soon as they are copied.
 //!
 //! **Transmission.** Frames are copied into ring slots and go out with one system call a vector, past the queueing
-//! discipline unless asked otherwise. The vnet header asks the kernel to copy them into its own linear memory, so that slots
+//! discipline unless asked otherwise. Segments of one TCP connection that follow one another go out as a super-frame ([`crate::joined`]). The vnet header asks the kernel to copy them into its own linear memory, so that slots
 //! are free again when the call returns, also on devices that hand packets on within the machine.
 //!
 //! **Addresses.** As in VPP the interface has a hardware address of its own, `02:fe:…` derived from the router and the device unless given, so the
@@ -36,7 +36,7 @@ mod tx;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
 
@@ -138,11 +138,20 @@ impl AfPacketConfig {
 struct DeviceState {
     mtu: AtomicU32,
     link: LinkLayer,
+    /// Unfinished checksums may be left to the kernel.
+    leaves_checksums: bool,
+    /// The device cuts super-frames of TCP, or hands them on.
+    segments: AtomicBool,
 }
 
 impl DeviceState {
     fn frame_limit(&self) -> FrameLimit {
         FrameLimit::of_mtu(self.mtu.load(Ordering::Relaxed), self.link)
+    }
+
+    /// Whether segments may be joined. Past the queueing discipline the kernel drops a super-frame that the device does not take.
+    fn joins(&self) -> bool {
+        self.leaves_checksums && self.link == LinkLayer::Ethernet && self.segments.load(Ordering::Relaxed)
     }
 }
 
@@ -192,7 +201,12 @@ impl AfPacket {
             rx: fresh.iter().map(|_| Arc::new(Mailbox::new())).collect(),
             tx: Vec::new(),
             ingress: Ingress::new(fresh.iter().map(|socket| Arc::downgrade(&socket.fd)).collect()),
-            state: Arc::new(DeviceState { mtu: AtomicU32::new(device.mtu), link }),
+            state: Arc::new(DeviceState {
+                mtu: AtomicU32::new(device.mtu),
+                link,
+                leaves_checksums: config.cksum_gso,
+                segments: AtomicBool::new(devices.segments_tcp(&config.name)),
+            }),
             bound: device.index,
             device: Some(device),
             config,
@@ -319,6 +333,7 @@ impl Port for AfPacket {
                 reopened = true;
             }
             self.state.mtu.store(device.mtu, Ordering::Relaxed);
+            self.state.segments.store(self.devices.segments_tcp(&self.config.name), Ordering::Relaxed);
         }
         let link = Link { up: self.device.is_some_and(|d| d.carrier), speed: self.device.and_then(|d| d.speed) };
         Ok(PortState { present: self.device.is_some(), link, mac: self.mac(), max_frame: self.max_frame(), reopened })

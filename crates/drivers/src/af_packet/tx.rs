@@ -15,6 +15,7 @@ use super::DeviceState;
 use super::ring::TX_DATA;
 use super::socket::TxSocket;
 use crate::ethernet::FrameLimit;
+use crate::joined::{Joined, may_join, part};
 use crate::mailbox::Mailbox;
 use crate::virtio_net::VnetHeader;
 
@@ -33,6 +34,7 @@ pub(super) struct AfPacketTx {
     socket: Option<TxSocket>,
     mailbox: Arc<Mailbox<TxSocket>>,
     device: Arc<DeviceState>,
+    joined: Joined,
 }
 
 /// What the kernel did with the slots that it was given.
@@ -47,7 +49,7 @@ enum Settled {
 
 impl AfPacketTx {
     pub(super) fn new(socket: TxSocket, mailbox: Arc<Mailbox<TxSocket>>, device: Arc<DeviceState>) -> Self {
-        Self { socket: Some(socket), mailbox, device }
+        Self { socket: Some(socket), mailbox, device, joined: Joined::new() }
     }
 }
 
@@ -57,13 +59,14 @@ impl TxSocket {
         self.ring.shape().slot - FRAME
     }
 
-    /// Fills slots with packets from `first` on, up to one that needs to be looked at; gives how many.
-    fn fill(&mut self, batch: &mut TxBatch<'_, '_>, first: usize, limit: FrameLimit) -> usize {
+    /// Fills slots with packets from `first` on, up to one that needs to be looked at, or (from `joins` on) may begin a super-frame; gives how
+    /// many.
+    fn fill(&mut self, batch: &mut TxBatch<'_, '_>, first: usize, joins: usize, limit: FrameLimit) -> usize {
         let max = self.frame_max();
         let mut filled = 0;
         for i in first..batch.len() {
             let busy = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
-            if self.ring.status() & busy != 0 {
+            if self.ring.status() & busy != 0 || (i >= joins && i > first && may_join(batch, i)) {
                 break;
             }
             let packet = batch.packet(i);
@@ -137,11 +140,14 @@ impl TxSocket {
     fn send_alone(&mut self, batch: &mut TxBatch<'_, '_>, i: usize) -> io::Result<()> {
         // Always left to the kernel: the bytes lie in several places.
         let header = header(&batch.packet(i), 0, true);
-        let mut parts = vec![libc::iovec { iov_base: header.as_bytes().as_ptr().cast_mut().cast(), iov_len: VnetHeader::LEN }];
+        let mut parts = vec![part(header.as_bytes())];
         let packet = batch.packet(i);
-        packet.for_each_segment(|bytes| {
-            parts.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
-        });
+        packet.for_each_segment(|bytes| parts.push(part(bytes)));
+        self.send_parts(&mut parts)
+    }
+
+    /// Sends a frame, its virtio header first, past the ring.
+    fn send_parts(&mut self, parts: &mut [libc::iovec]) -> io::Result<()> {
         // SAFETY: msghdr is plain C data for which all zeroes is a value.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = parts.as_mut_ptr();
@@ -161,11 +167,23 @@ impl TxQueue for AfPacketTx {
         };
         let limit = self.device.frame_limit();
         let mut next = 0;
+        // Packets from here on may be joined.
+        let mut joins = if self.device.joins() { 0 } else { usize::MAX };
         // Refusals in a row for want of room: one frame may be at fault, several mean that the device takes none.
         let mut unlucky = 0;
         while next < batch.len() {
+            if next >= joins
+                && let Some(n) = self.joined.join(batch, next, limit)
+            {
+                match socket.send_parts(self.joined.parts()) {
+                    Ok(()) => (next, unlucky) = (next + n, 0),
+                    // Whatever the device has against super-frames, it may take segments.
+                    Err(_) => joins = next + n,
+                }
+                continue;
+            }
             let start = socket.ring.at();
-            let filled = socket.fill(batch, next, limit);
+            let filled = socket.fill(batch, next, joins, limit);
             if filled == 0 {
                 // No slot is free, or this packet is special.
                 let len = batch.packet(next).total_len();

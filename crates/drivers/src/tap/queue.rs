@@ -6,12 +6,11 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use quiver_graph::{RxBurst, RxQueue, RxState, TxBatch, TxDrop, TxQueue};
-use quiver_wire::coalesce::{Run, SuperFrame, same_stream};
 use zerocopy::IntoBytes;
 
 use super::DeviceState;
 use crate::closer::Later;
-use crate::ethernet::FrameLimit;
+use crate::joined::{Joined, part};
 use crate::mailbox::Mailbox;
 use crate::sys;
 use crate::virtio_net::{Delivery, LinkLayer, VnetHeader, deliver};
@@ -153,12 +152,12 @@ impl RxQueue for TapRx {
     }
 }
 
-/// A thread's transmit queue. Segments of one TCP connection that follow one another go out as a super-frame, by one system call: the
-/// kernel takes it as what a network card's receive offload (GRO) would have made.
+/// A thread's transmit queue. Segments of one TCP connection that follow one another go out as a super-frame, by one system call.
 pub(super) struct TapTx {
     queue: Option<Queue>,
     mailbox: Arc<Mailbox<Queue>>,
     device: Arc<DeviceState>,
+    joined: Joined,
     /// Runs of bytes of the frame being sent.
     parts: Vec<libc::iovec>,
 }
@@ -168,55 +167,8 @@ unsafe impl Send for TapTx {}
 
 impl TapTx {
     pub(super) fn new(queue: Queue, mailbox: Arc<Mailbox<Queue>>, device: Arc<DeviceState>) -> Self {
-        Self { queue: Some(queue), mailbox, device, parts: Vec::new() }
+        Self { queue: Some(queue), mailbox, device, joined: Joined::new(), parts: Vec::new() }
     }
-
-    /// The super-frame that begins with packet `from`: how many packets it has, and its head. Its payloads are in `parts` then, behind
-    /// two places for header and head.
-    fn join(&mut self, batch: &mut TxBatch<'_, '_>, from: usize, limit: FrameLimit) -> Option<(usize, SuperFrame)> {
-        let end = batch.len();
-        // What joins segments reads Ethernet headers.
-        if !self.device.gso || self.device.link == LinkLayer::Ip || from + 1 >= end {
-            return None;
-        }
-        let first = run_of(batch, from, limit)?;
-        // SAFETY: the packets' buffers are the batch's until it is sent, and nothing writes to them meanwhile.
-        let bytes = |part: &Part| unsafe { std::slice::from_raw_parts(part.start, part.len) };
-        let second = run_of(batch, from + 1, limit)?;
-        if !same_stream(bytes(&first), bytes(&second)) {
-            return None;
-        }
-        let mut run = Run::begin(bytes(&first), first.is_trusted)?;
-        self.parts.clear();
-        self.parts.resize(2, part(&[]));
-        let header_len = run.header_len();
-        self.parts.push(part(&bytes(&first)[header_len..]));
-        for i in from + 1..end {
-            let Some(next) = run_of(batch, i, limit).filter(|next| run.join(bytes(next), next.is_trusted)) else { break };
-            self.parts.push(part(&bytes(&next)[header_len..]));
-        }
-        (run.segments() > 1).then(|| run.finish()).flatten().map(|head| (run.segments(), head))
-    }
-}
-
-/// A packet in one buffer.
-struct Part {
-    start: *const u8,
-    len: usize,
-    /// Its checksum is still to be computed.
-    is_trusted: bool,
-}
-
-/// `None`: it lies in several buffers, or is too large.
-fn run_of(batch: &mut TxBatch<'_, '_>, i: usize, limit: FrameLimit) -> Option<Part> {
-    let packet = batch.packet(i);
-    let bytes = packet.bytes();
-    let whole = packet.total_len() == bytes.len() && !limit.refuses(bytes.len(), bytes);
-    whole.then(|| Part { start: bytes.as_ptr(), len: bytes.len(), is_trusted: packet.unfinished_checksum().is_some() })
-}
-
-fn part(bytes: &[u8]) -> libc::iovec {
-    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
 impl TxQueue for TapTx {
@@ -224,17 +176,16 @@ impl TxQueue for TapTx {
         self.mailbox.exchange(&mut self.queue);
         let limit = self.device.frame_limit();
         let mut i = 0;
+        // What joins segments reads Ethernet headers.
+        let joins = self.device.gso && self.device.link != LinkLayer::Ip;
         // Packets that go one by one, because the kernel did not take them together.
         let mut singles = 0;
         while i < batch.len() {
-            if i >= singles
-                && let Some((n, head)) = self.join(batch, i, limit)
+            if joins
+                && i >= singles
+                && let Some(n) = self.joined.join(batch, i, limit)
             {
-                let SuperFrame { gso_type, gso_size, csum_start, csum_offset, .. } = head;
-                let hdr_len = head.headers().len() as u16;
-                let header = VnetHeader { flags: VnetHeader::NEEDS_CSUM, gso_type, hdr_len, gso_size, csum_start, csum_offset };
-                (self.parts[0], self.parts[1]) = (part(header.as_bytes()), part(head.headers()));
-                match self.write(None) {
+                match write(&self.queue, self.joined.parts()) {
                     Ok(()) => i += n,
                     Err(Some(libc::EINVAL | libc::EMSGSIZE)) => singles = i + n,
                     Err(error) => return stop(batch, i, error),
@@ -256,12 +207,12 @@ impl TxQueue for TapTx {
             };
             let head = [part(header.as_bytes()), part(packet.bytes())];
             let sent = if packet.total_len() == packet.len() {
-                self.write(Some(&head))
+                write(&self.queue, &head)
             } else {
                 self.parts.clear();
                 self.parts.push(head[0]);
                 packet.for_each_segment(|bytes| self.parts.push(part(bytes)));
-                self.write(None)
+                write(&self.queue, &self.parts)
             };
             match sent {
                 Ok(()) => {}
@@ -283,13 +234,10 @@ fn stop(batch: &mut TxBatch<'_, '_>, i: usize, error: Option<i32>) -> usize {
     i
 }
 
-impl TapTx {
-    /// Writes these runs of bytes, or those of `parts`, as one frame.
-    fn write(&self, parts: Option<&[libc::iovec]>) -> Result<(), Option<i32>> {
-        let Some(queue) = &self.queue else { return Err(None) };
-        let parts = parts.unwrap_or(&self.parts);
-        // SAFETY: every part points to live bytes of its true length, which the kernel only reads.
-        let sent = unsafe { libc::writev(queue.as_raw_fd(), parts.as_ptr(), parts.len() as libc::c_int) };
-        if sent < 0 { Err(io::Error::last_os_error().raw_os_error()) } else { Ok(()) }
-    }
+/// Writes these runs of bytes as one frame.
+fn write(queue: &Option<Queue>, parts: &[libc::iovec]) -> Result<(), Option<i32>> {
+    let Some(queue) = queue else { return Err(None) };
+    // SAFETY: every part points to live bytes of its true length, which the kernel only reads.
+    let sent = unsafe { libc::writev(queue.as_raw_fd(), parts.as_ptr(), parts.len() as libc::c_int) };
+    if sent < 0 { Err(io::Error::last_os_error().raw_os_error()) } else { Ok(()) }
 }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use quiver_api::Text;
 use quiver_api::defs::*;
 use quiver_command::from_message;
-use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
 use quiver_net::api::{ALL, Details, Handlers, said};
@@ -15,7 +14,7 @@ use quiver_net::interface::ops::DeleteInterface;
 use serde_json::Value;
 
 use crate::ops::af_xdp::{AF_XDP, CreateAfXdp};
-use crate::ops::host_interface::{CreateHost, HOST};
+use crate::ops::host_interface::{CreateHost, HOST, device_of, interface_on};
 use crate::ops::tap::{CreateTap, Gateway, HostAddressRequest, TAP, TapInfo};
 
 pub(super) fn add(handlers: &mut Handlers) {
@@ -48,14 +47,11 @@ pub(super) fn add(handlers: &mut Handlers) {
         })
     };
     handlers.run::<CreateHost, _, _>(host, |_, _, made| Ok(AfPacketCreateV3Reply { retval: 0, sw_if_index: number(&made?) }));
-    let host = |_: &Router, m: AfPacketDelete| {
-        let interface = IfRef(format!("host-{}", m.host_if_name.as_str()));
-        Ok(DeleteInterface::of(&HOST, interface))
-    };
+    let host = |router: &Router, m: AfPacketDelete| Ok(DeleteInterface::of(&HOST, interface_on(router, m.host_if_name.as_str())));
     handlers.run::<DeleteInterface, _, _>(host, |_, _, removed| removed.map(|_| AfPacketDeleteReply::default()));
     handlers.dump::<AfPacketDump>(|router, _, send| {
         for interface in router.interfaces.iter().filter(|i| i.kind == Kind::Device(&HOST)) {
-            let host_if_name = Text(interface.name.trim_start_matches("host-").to_owned());
+            let host_if_name = Text(device_of(interface).unwrap_or_default().to_owned());
             send(&AfPacketDetails { sw_if_index: InterfaceIndex(interface.index.0), host_if_name });
         }
     });

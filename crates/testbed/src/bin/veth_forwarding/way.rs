@@ -54,7 +54,9 @@ impl Way {
     fn create(self, n: u32) -> String {
         let mac = format!("hw-addr 02:00:00:00:0{}:01", n + 1);
         match self {
-            Self::AfPacket | Self::AfPacketFastPath => format!("create host-interface name r{n} {mac}\nset interface name host-r{n} x{n}"),
+            Self::AfPacket | Self::AfPacketFastPath => {
+                format!("create host-interface name r{n} {mac}\nset interface name host-r{n} x{n}")
+            }
             Self::AfXdpGeneric => format!("create interface af_xdp host-if r{n} name x{n} generic {mac}"),
             _ => format!("create interface af_xdp host-if r{n} name x{n} native {mac}"),
         }

@@ -37,8 +37,9 @@ static long (*const push)(void *map, const void *value, u64 flags) = (void *)87;
 #define MAC 0xffffffffffffull
 
 enum { ACCEPTS4 = 1, ACCEPTS6 = 2, UNFINISHED = 4 };
-/* The device of a port takes frames from programs in the driver hook. */
+/* The device of a port takes frames from programs in the driver hook; frames with a socket buffer go straight to its other end. */
 #define TAKES (1 << 16)
+#define DIRECT (1 << 17)
 
 struct control {
 	/* 0: everything goes to the graph. */
@@ -56,7 +57,7 @@ struct input {
 struct port {
 	/* The source address of frames, and the largest IPv4 packet in the upper 16 bits. */
 	u64 mac_mtu4;
-	/* The largest IPv6 packet, TAKES, and the index of the device in the upper half. */
+	/* The largest IPv6 packet, TAKES and DIRECT, and the index of the device in the upper half. */
 	u64 mtu6_device;
 };
 struct key4 {

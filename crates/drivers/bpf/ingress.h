@@ -27,6 +27,8 @@ static long (*const store_bytes)(struct sk_buff *skb, u32 offset, const void *fr
 static long (*const send_by)(u32 device, u64 flags) = (void *)23;
 static long (*const load_bytes)(const void *skb, u32 offset, void *to, u32 length) = (void *)26;
 static long (*const change_tail)(struct sk_buff *skb, u32 length, u64 flags) = (void *)38;
+/* To the other end of a veth, without a queue in between. */
+static long (*const send_to_peer)(u32 device, u64 flags) = (void *)155;
 
 /* A frame that the router does not get. */
 struct note {
@@ -34,7 +36,7 @@ struct note {
 	u32 device, length;
 	/* Where it leaves, and what is counted: packets, bytes of frames, bytes of packets. */
 	u64 path;
-	u32 entry, own, out, is6, packets, frame_bytes, bytes;
+	u32 entry, own, out, direct, is6, packets, frame_bytes, bytes;
 	/* Bytes that belong to it, without padding. */
 	u32 trimmed;
 	/* Both addresses. */
@@ -104,6 +106,7 @@ u32 choose(struct sk_buff *skb)
 	note->entry = way.entry;
 	note->own = own;
 	note->out = out;
+	note->direct = way.mtu6_device & DIRECT;
 	note->is6 = is6;
 	note->packets = packets;
 	note->frame_bytes = frame + more + 14 * (packets - 1);
@@ -160,5 +163,5 @@ int hand_on(struct sk_buff *skb)
 	if (note->length > note->trimmed)
 		change_tail(skb, note->trimmed, 0);
 	count(note->path, note->entry, note->own, note->is6, note->packets, note->frame_bytes, note->bytes);
-	return send_by(note->out, 0);
+	return note->direct ? send_to_peer(note->out, 0) : send_by(note->out, 0);
 }

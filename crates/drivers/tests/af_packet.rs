@@ -154,7 +154,13 @@ fn segments_leave_as_super_frames_where_the_device_takes_them() {
             let frames = wire.drain(QUIET).unwrap();
             let joined = frames.iter().filter(|frame| frame.len() > 1514).count();
             // Most of what arrived came in a few frames, or nothing did.
-            assert_eq!(joined > 0 && frames.len() < 1500, takes, "{address}: {joined} of {} frames\n{}", frames.len(), rig.report());
+            assert_eq!(
+                joined > 0 && frames.len() < 1500,
+                takes,
+                "{address}: {joined} of {} frames\n{}",
+                frames.len(),
+                rig.report()
+            );
             assert_eq!(joined == 0, !takes, "{address}");
         }
         assert_eq!(rig.counter("rx-error", 0) + rig.counter("tx-error", 1), 0, "{}", rig.report());

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use quiver_command::operation::OpError;
-use quiver_drivers::fast_path::{FastPath, NO_PROGRAM, PORTS, Question, Received, Takers, Traffic};
+use quiver_drivers::fast_path::{FastPath, NO_PROGRAM, PORTS, Peers, Question, Received, Takers, Traffic};
 use quiver_drivers::rights::SharedRights;
-use quiver_graph::IfIndex;
+use quiver_graph::{Hold, IfIndex};
 use quiver_net::fib::Class;
 use quiver_net::ip::FamilyId;
 use quiver_net::{IfEvent, PluginState, Router};
 
-use crate::ports::{self, Hook, Part};
+use crate::ports::{self, Asked, Hook, Part};
 use crate::table::{Lead, Shared, Table};
 
 /// Name of the process.
@@ -70,7 +70,7 @@ pub struct State {
     /// Whether it is wanted for host interfaces.
     pub ingress: bool,
     pub(crate) program: Program,
-    takers: Option<Takers>,
+    asked: Asked,
     /// By interface.
     pub ports: BTreeMap<IfIndex, Port>,
     round: u32,
@@ -78,6 +78,8 @@ pub struct State {
     next_round: u64,
     /// Traces and captures run, as last seen.
     pub observed: bool,
+    /// Packets are left to another process, or about to be.
+    held: bool,
 }
 
 impl PluginState for State {
@@ -90,13 +92,15 @@ pub fn start(router: &mut Router) {
         driver: true,
         ingress: false,
         program: Program::None,
-        takers: None,
+        asked: Asked::default(),
         ports: BTreeMap::new(),
         round: 0,
         next_round: 0,
         observed: false,
+        held: false,
     });
     router.listen(on_interface);
+    router.listen_to_hold(on_hold);
     router.add_process(PROCESS, run);
     router.add_counters(count);
 }
@@ -193,6 +197,19 @@ fn on_interface(router: &mut Router, event: &IfEvent) {
     router.wake_process(PROCESS, 0);
 }
 
+/// Both processes' packet sockets get all frames, so what one of them kept in the kernel the other would forward as well. The queues of AF_XDP
+/// pass with their program.
+fn on_hold(router: &mut Router, hold: Hold) {
+    let Some(state) = router.part_mut::<State>() else { return };
+    state.held = hold != Hold::None;
+    let Some(shared) = state.shared().cloned() else { return };
+    if state.held {
+        let ingress = state.ports.values().filter(|port| port.part.hook == Hook::Ingress);
+        ingress.for_each(|port| shared.table().kernel.close_input(port.part.device));
+    }
+    shared.ask_review();
+}
+
 /// An interface takes part no longer.
 fn leave(router: &mut Router, index: IfIndex) {
     count(router);
@@ -279,7 +296,7 @@ fn program(router: &mut Router) -> Option<Arc<Shared>> {
                 Ok(kernel) => {
                     let shared = Arc::new(Shared::new(kernel, signal));
                     state.program = Program::Here(Arc::clone(&shared));
-                    state.takers = Takers::open().ok();
+                    state.asked = Asked { takers: Takers::open().ok(), peers: Peers::open().ok() };
                     router.watch_forwarding(Arc::clone(&shared) as Arc<_>);
                     return Some(shared);
                 }
@@ -323,10 +340,15 @@ fn begin_round(router: &mut Router, shared: &Shared, now: u64) -> Option<u32> {
 fn review(router: &mut Router, shared: &Arc<Shared>) {
     for index in wanted(router) {
         let state = router.part::<State>();
-        let Some(part) = state.and_then(|state| ports::part(router, index, state.takers.as_ref())) else {
+        let part = state.and_then(|state| Some((ports::part(router, index, &state.asked)?, state.held, state.ingress)));
+        let Some((mut part, held, ingress)) = part else {
             leave(router, index);
             continue;
         };
+        part.direct &= ingress;
+        if held && part.hook == Hook::Ingress {
+            part.input = Err("another process takes over".to_owned());
+        }
         review_one(router, shared, index, part);
     }
     members(router, shared);

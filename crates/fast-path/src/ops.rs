@@ -109,6 +109,8 @@ pub struct PortInfo {
     pub output4: bool,
     /// IPv6 packets may leave by it.
     pub output6: bool,
+    /// What host interfaces send here goes straight to the other end of its veth, which is in another network namespace.
+    pub direct: bool,
     /// Why those that leave take the graph; absent where some do not.
     pub output_reason: Option<String>,
     /// IPv4 packets that came in and were forwarded in the kernel.
@@ -132,6 +134,7 @@ impl PortInfo {
             input_reason: port.trouble.clone().or_else(|| port.part.input.clone().err()),
             output4: output[0] != 0,
             output6: output[1] != 0,
+            direct: port.part.direct,
             output_reason: port.part.output.clone().err(),
             received4: port.received.packets4,
             received6: port.received.packets6,
@@ -214,7 +217,8 @@ impl Text for FastPathInfo {
             let input = families(port.input4, port.input6, port.input_reason.as_deref());
             let output = families(port.output4, port.output6, port.output_reason.as_deref());
             let _ = writeln!(out, "  in   {input}; forwarded IPv4 {} IPv6 {}", port.received4, port.received6);
-            let _ = writeln!(out, "  out  {output}; sent {}", port.sent);
+            let direct = if port.direct { ", from host interfaces straight to its peer" } else { "" };
+            let _ = writeln!(out, "  out  {output}{direct}; sent {}", port.sent);
         }
     }
 }

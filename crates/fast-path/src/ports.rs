@@ -4,7 +4,7 @@ use std::io;
 
 use quiver_drivers::af_packet::{AfPacket, Mode};
 use quiver_drivers::af_xdp::AfXdp;
-use quiver_drivers::fast_path::{FastPath, Input, Output, Takers};
+use quiver_drivers::fast_path::{FastPath, Input, Output, Peers, Takers};
 use quiver_graph::IfIndex;
 use quiver_net::data::if_flags;
 use quiver_net::{Interface, Router};
@@ -24,13 +24,15 @@ pub struct Part {
     pub mac: [u8; 6],
     /// Its device takes frames from programs in the driver hook.
     pub takes: bool,
+    /// Frames with a socket buffer go straight to the other end of its veth.
+    pub direct: bool,
 }
 
 impl Part {
     /// What the programs are told of packets that leave.
     pub fn as_output(&self) -> Output {
         let [mtu4, mtu6] = self.output.clone().unwrap_or_default();
-        Output { device: self.device, mac: self.mac, mtu4, mtu6, takes: self.takes }
+        Output { device: self.device, mac: self.mac, mtu4, mtu6, takes: self.takes, direct: self.direct }
     }
 
     /// Whether packets that came in by another one may leave by this one.
@@ -68,6 +70,17 @@ struct Device {
     unfit: Option<&'static str>,
     /// A kernel at the other end leaves checksums unfinished.
     unfinished: bool,
+    /// Frames are sent past the queueing discipline.
+    past_queue: bool,
+}
+
+/// Where the kernel is asked about devices.
+#[derive(Default)]
+pub struct Asked {
+    /// Which of them take frames from programs in the driver hook.
+    pub takers: Option<Takers>,
+    /// Which of them have an other end that can be given frames directly.
+    pub peers: Option<Peers>,
 }
 
 /// The device of an interface, where it has one at the moment.
@@ -75,18 +88,20 @@ fn device(interface: &Interface) -> Option<Device> {
     if let Some(port) = interface.port::<AfXdp>() {
         let status = port.status();
         let unfit = (!status.native).then_some("its driver does not run XDP programs");
-        return Some(Device { hook: Hook::Driver, index: status.present?.index, unfit, unfinished: status.finishes_checksums });
+        let (index, unfinished) = (status.present?.index, status.finishes_checksums);
+        return Some(Device { hook: Hook::Driver, index, unfit, unfinished, past_queue: true });
     }
     let port: &AfPacket = interface.port()?;
     let unfit = (port.config().mode == Mode::Ip).then_some("it has no Ethernet header");
     // Socket buffers know of unfinished checksums.
-    Some(Device { hook: Hook::Ingress, index: port.device()?.index, unfit, unfinished: false })
+    let (index, past_queue) = (port.device()?.index, port.config().qdisc_bypass);
+    Some(Device { hook: Hook::Ingress, index, unfit, unfinished: false, past_queue })
 }
 
 /// What an interface may do; `None` where it has no device at the moment.
-pub fn part(router: &Router, index: IfIndex, takers: Option<&Takers>) -> Option<Part> {
+pub fn part(router: &Router, index: IfIndex, asked: &Asked) -> Option<Part> {
     let interface = router.interfaces.get(index)?;
-    let Device { hook, index: device, unfit, unfinished } = device(interface)?;
+    let Device { hook, index: device, unfit, unfinished, past_queue } = device(interface)?;
     let record = router.data.interfaces.get(index);
     let mac = record.mac.0;
     let is = |flag: u16| record.flags & flag != 0;
@@ -126,7 +141,7 @@ pub fn part(router: &Router, index: IfIndex, takers: Option<&Takers>) -> Option<
             unfinished,
         }),
     };
-    let takes = takers.map(|takers| takers.takes(device));
+    let takes = asked.takers.as_ref().map(|takers| takers.takes(device));
     let is_taker = matches!(takes, Some(Ok(true)));
     let output = never.or_else(|| on("interface-output")).or_else(|| match takes {
         // A device takes all that has a socket buffer.
@@ -140,7 +155,8 @@ pub fn part(router: &Router, index: IfIndex, takers: Option<&Takers>) -> Option<
         (None, Some(why), Some(_)) => Err(why),
         (None, off4, off6) => Ok([if off4.is_some() { 0 } else { record.mtu4 }, if off6.is_some() { 0 } else { record.mtu6 }]),
     };
-    Some(Part { hook, input, output, device, mac, takes: is_taker })
+    let direct = past_queue && asked.peers.as_ref().is_some_and(|peers| peers.takes_directly(device));
+    Some(Part { hook, input, output, device, mac, takes: is_taker, direct })
 }
 
 /// Has the device of an interface run the fast path, or not.

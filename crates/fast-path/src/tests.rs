@@ -92,7 +92,7 @@ impl Scene {
             table.ports.insert(index, (number, device));
             table.kernel.set_device(number, LO).unwrap();
             let output = if is_up { Ok([record.mtu4, record.mtu6]) } else { Err("down".to_owned()) };
-            let part = Part { hook: self.hook, input: Ok(input), output, device, mac: record.mac.0, takes: true };
+            let part = Part { hook: self.hook, input: Ok(input), output, device, mac: record.mac.0, takes: true, direct: false };
             table.kernel.set_port(number, &part.as_output());
             if n == 0 && is_up {
                 assert!(table.kernel.set_input(number, &input));

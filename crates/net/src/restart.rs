@@ -11,7 +11,7 @@ mod snapshot;
 
 use std::collections::HashMap;
 
-use quiver_graph::IfIndex;
+use quiver_graph::{Hold, IfIndex};
 
 pub use snapshot::{Damaged, Load, MAGIC, Save, Section, Unusable, VERSION, sections};
 
@@ -130,11 +130,34 @@ impl Router {
         subjects.into_iter().find(|subject| !(subject.ready)(self)).map(|subject| subject.name)
     }
 
+    /// Adds who must know what this router leaves to another process: it is told before more is left, and after nothing is any more.
+    pub fn listen_to_hold(&mut self, listener: fn(&mut Router, Hold)) {
+        self.hold_listeners.push(listener);
+    }
+
+    /// Sets what this router leaves to another process ([`Graph::set_hold`](quiver_graph::Graph::set_hold)).
+    pub fn set_hold(&mut self, hold: Hold) {
+        if hold != Hold::None {
+            self.tell_hold(hold);
+        }
+        self.graph.set_hold(hold);
+        if hold == Hold::None {
+            self.tell_hold(hold);
+        }
+    }
+
+    fn tell_hold(&mut self, hold: Hold) {
+        for listener in self.hold_listeners.clone() {
+            listener(self, hold);
+        }
+    }
+
     /// Begins to forward in place of another process, which stopped receiving at `since` (ns of the kernel's wall clock).
     pub fn begin(&mut self, since: u64) {
         // Packets first: what ports write to the kernel takes longer.
         self.graph.begin(since);
         self.begin_ports();
+        self.tell_hold(Hold::None);
     }
 
     /// Has all ports act on their devices from now on. Those that do already go on.

@@ -9,7 +9,7 @@ use quiver_buffer::{Region, RegionConfig, RegionError};
 use quiver_graph::clock::Clock;
 use quiver_graph::reactor::Notify;
 use quiver_graph::stats::Stats;
-use quiver_graph::{ArcSpec, Graph, GraphError, IfIndex, NodeSpec, Published, RxMode, STATS_BYTES, ThreadPlan, TxState};
+use quiver_graph::{ArcSpec, Graph, GraphError, Hold, IfIndex, NodeSpec, Published, RxMode, STATS_BYTES, ThreadPlan, TxState};
 use quiver_tables::qsbr;
 
 use crate::data::{DataPlane, IfRecords};
@@ -156,6 +156,8 @@ pub struct Router {
     at_stop: Vec<fn(&mut Router)>,
     /// Who counts elsewhere what belongs to the router's counters.
     counters: Vec<fn(&mut Router)>,
+    /// Who must know what is left to another process.
+    pub(crate) hold_listeners: Vec<fn(&mut Router, Hold)>,
     /// Parts of the state that outlive the process.
     pub(crate) subjects: Vec<Subject>,
     processes: Vec<Process>,
@@ -208,6 +210,7 @@ impl Router {
             listeners: Vec::new(),
             at_stop: Vec::new(),
             counters: Vec::new(),
+            hold_listeners: Vec::new(),
             subjects: Vec::new(),
             processes: Vec::new(),
             alarm,

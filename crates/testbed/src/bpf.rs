@@ -25,6 +25,7 @@ pub(crate) const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 const BPF_TCX_INGRESS: u32 = 46;
 const BPF_TCX_EGRESS: u32 = 47;
+const BPF_XDP: u32 = 37;
 
 /// Which way a packet passes the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +149,7 @@ struct LoadAttributes {
 }
 const _: () = assert!(size_of::<LoadAttributes>() == 72);
 
-/// The part of `union bpf_attr` that making a TCX link uses.
+/// The part of `union bpf_attr` that making a link uses.
 #[repr(C)]
 #[derive(Default)]
 struct LinkAttributes {
@@ -304,16 +305,21 @@ pub(crate) fn attach(program: OwnedFd, interface: &str, direction: Direction) ->
 }
 
 fn attach_link(program: &OwnedFd, interface: &str, direction: Direction) -> io::Result<OwnedFd> {
-    let mut attributes = LinkAttributes {
-        program: program.as_raw_fd() as u32,
-        interface: sys::interface_index(interface)?,
-        attach_type: match direction {
-            Direction::Ingress => BPF_TCX_INGRESS,
-            Direction::Egress => BPF_TCX_EGRESS,
-        },
-        ..LinkAttributes::default()
+    let attach_type = match direction {
+        Direction::Ingress => BPF_TCX_INGRESS,
+        Direction::Egress => BPF_TCX_EGRESS,
     };
-    bpf(BPF_LINK_CREATE, &mut attributes)
+    link(program, interface, attach_type)
+}
+
+/// Attaches a program of the driver hook to an interface of the calling thread's namespace, for as long as the descriptor is open.
+pub(crate) fn attach_xdp(program: &OwnedFd, interface: &str) -> io::Result<OwnedFd> {
+    link(program, interface, BPF_XDP).map_err(|error| with_context("attaching to the driver hook", error))
+}
+
+fn link(program: &OwnedFd, interface: &str, attach_type: u32) -> io::Result<OwnedFd> {
+    let (program, interface) = (program.as_raw_fd() as u32, sys::interface_index(interface)?);
+    bpf(BPF_LINK_CREATE, &mut LinkAttributes { program, interface, attach_type, ..LinkAttributes::default() })
 }
 
 // From linux/pkt_sched.h and linux/pkt_cls.h.

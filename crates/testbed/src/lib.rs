@@ -43,6 +43,7 @@ mod topology;
 mod user;
 mod vpp;
 mod vppctl;
+mod wall;
 
 pub use announce::{Announcement, Announcer};
 pub use bpf::xdp_programs;
@@ -62,3 +63,4 @@ pub use topology::{Side, TwoHosts, TwoHostsOptions};
 pub use user::{NOBODY, as_user, make_fifo};
 pub use vpp::Vpp;
 pub use vppctl::Vppctl;
+pub use wall::Wall;

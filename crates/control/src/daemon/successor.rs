@@ -194,7 +194,7 @@ impl Succession {
             old.decline(&text);
             return Err(StartError::TakeOver(text));
         }
-        router.graph.set_hold(Hold::All);
+        router.set_hold(Hold::All);
         router.interfaces.reserve_numbers(old.numbers.clone());
         Ok(())
     }

@@ -195,7 +195,7 @@ async fn converse(engine: &Engine<Router>, talk: &Talk, offer: &Offer) -> io::Re
     talk.expect(&Message::Ready, offer.patience, "take up the state").await?;
     let result = last(engine, talk).await;
     if result.is_err() {
-        engine.control().borrow_mut().graph.set_hold(Hold::None);
+        engine.control().borrow_mut().set_hold(Hold::None);
     }
     result.map(|()| turn)
 }
@@ -205,7 +205,7 @@ async fn last(engine: &Engine<Router>, talk: &Talk) -> io::Result<()> {
     let (snapshot, since, stopped) = {
         let mut router = engine.control().borrow_mut();
         let stopped = router.graph.clock().now();
-        router.graph.set_hold(Hold::Receive);
+        router.set_hold(Hold::Receive);
         let since = wall_clock();
         (router.snapshot(Round::Last), since, stopped)
     };
@@ -213,7 +213,7 @@ async fn last(engine: &Engine<Router>, talk: &Talk) -> io::Result<()> {
     talk.expect(&Message::Taken, LAST, "begin").await?;
     // The other process begins when it has read this: should this one have given up meanwhile, both would send. What this one itself would
     // send from here on, such as a hello, could meet the other one's in the same ring.
-    engine.control().borrow_mut().graph.set_hold(Hold::All);
+    engine.control().borrow_mut().set_hold(Hold::All);
     talk.wire.get_ref().send(&Message::Ready, &[])
 }
 

@@ -21,6 +21,9 @@ pub(super) const UNFINISHED: u32 = 4;
 /// Bit of a port's second word: its device takes frames from programs in the driver hook.
 pub(super) const TAKES: u64 = 1 << 16;
 
+/// Bit of the same word: frames with a socket buffer go straight to the other end of its veth.
+pub(super) const DIRECT: u64 = 1 << 17;
+
 /// The programs by name, in the order in which their descriptors are handed over: in the driver hook; a packet socket's filter, and the
 /// ingress hook that does what the filter says.
 pub const PROGRAMS: [&str; 3] = ["forward", "choose", "hand_on"];

@@ -19,6 +19,8 @@
 mod layout;
 mod load;
 mod maps;
+mod netlink;
+mod peers;
 mod takes;
 
 use std::io;
@@ -31,12 +33,13 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 use crate::rights::Rights;
 use crate::sys::Map;
 use crate::xdp_engine::run;
-use layout::{ACCEPTS4, ACCEPTS6, INPUT, INPUTS, PORT, QUESTION, QUEUES, RECEIVED, TAKES, TRAFFIC, UNFINISHED, mac_word};
+use layout::{ACCEPTS4, ACCEPTS6, DIRECT, INPUT, INPUTS, PORT, QUESTION, QUEUES, RECEIVED, TAKES, TRAFFIC, UNFINISHED, mac_word};
 use maps::{Entries, PerProcessor, processors};
 
 pub use layout::{DESTINATIONS, MAPS, PATHS, PORTS, PROGRAMS};
 pub(crate) use load::load;
 pub use load::{FastPathFds, NO_PROGRAM};
+pub use peers::Peers;
 pub use takes::Takers;
 
 /// Verdict of a frame that leaves by another device (`XDP_REDIRECT`).
@@ -74,6 +77,8 @@ pub struct Output {
     pub mtu6: u16,
     /// It takes frames from programs in the driver hook.
     pub takes: bool,
+    /// Frames with a socket buffer go straight to the other end of its veth.
+    pub direct: bool,
 }
 
 /// A destination that was met and is not decided.
@@ -226,8 +231,9 @@ impl FastPath {
     /// What leaves by a port.
     pub fn set_port(&self, number: u32, output: &Output) {
         let at = number as usize * PORT;
-        let takes = if output.takes { TAKES } else { 0 };
-        let second = u64::from(output.device) << 32 | takes | u64::from(output.mtu6);
+        let flag = |on: bool, flag: u64| if on { flag } else { 0 };
+        let flags = flag(output.takes, TAKES) | flag(output.direct, DIRECT);
+        let second = u64::from(output.device) << 32 | flags | u64::from(output.mtu6);
         self.ports.long(at + 8).store(second, Ordering::Release);
         self.ports.long(at).store(mac_word(output.mac, output.mtu4), Ordering::Release);
     }

@@ -37,7 +37,7 @@ fn frame(mac: [u8; 6], payload: usize) -> Vec<u8> {
 const ROUTER: [u8; 6] = [2, 0, 0, 0, 1, 1];
 const LEAVES: [u8; 6] = [2, 0, 0, 0, 2, 1];
 const NEIGHBOR: [u8; 6] = [2, 0, 0, 0, 2, 2];
-const OUT: Output = Output { device: 1, mac: LEAVES, mtu4: 1500, mtu6: 1500, takes: true };
+const OUT: Output = Output { device: 1, mac: LEAVES, mtu4: 1500, mtu6: 1500, takes: true, direct: false };
 
 /// `lo` (device 1) is port 1; what leaves by port 2 leaves by `lo` too, as nobody looks.
 fn prepare(fast: &FastPath) {

@@ -158,7 +158,7 @@ fn stays_in_the_kernel(hooks: [Hook; 2]) {
                 // Super-frames pass whole, and count as the segments that they stand for.
                 let frames = received_frames(&scene.b) - frames;
                 let segments = counter(&router, "x1", "tx packets") - segments;
-                assert!(segments > 46_000 && segments > 4 * frames, "{segments} segments in {frames} frames");
+                assert!(segments > 40_000 && segments > 4 * frames, "{segments} segments in {frames} frames");
             }
         }
         // The graph answers a packet at its last hop.
@@ -257,6 +257,32 @@ fn a_device_that_takes_no_frames_is_left_to_the_graph() {
     delete(&router, [Hook::Driver; 2]);
 }
 
+/// What `ping` says that goes on for as long as something is done. It waits for each answer, and would tell of a second one.
+fn pings_while(scene: &TwoHosts, what: impl FnOnce()) -> String {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let pings = scope.spawn(|| {
+            let mut all = String::new();
+            while !stop.load(Ordering::Relaxed) {
+                let line = format!("ping -n -i 0.002 -c 200 -W 60 {}", TwoHosts::B4);
+                all += &scene.a.run(&line, BOUND).unwrap().expect("ping");
+            }
+            all
+        });
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what));
+        stop.store(true, Ordering::Relaxed);
+        let said = pings.join().unwrap();
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        said
+    })
+}
+
+fn assert_all_answered_once(said: &str) {
+    let rounds = said.matches(" packets transmitted").count();
+    let whole = said.matches("200 packets transmitted, 200 received, 0% packet loss").count();
+    assert!(rounds > 0 && whole == rounds && !said.contains("DUP!") && !said.contains("duplicates"), "{said}");
+}
+
 #[test]
 fn nothing_is_lost_or_doubled_while_the_ingress_hook_comes_and_goes() {
     let Some(_scenario) = Scenario::begin(&["ping", "ethtool", Scenario::BPF]) else { return };
@@ -266,35 +292,16 @@ fn nothing_is_lost_or_doubled_while_the_ingress_hook_comes_and_goes() {
     let scene = scene(Offloads::On);
     let router = scene.start_router_with(1, "", &commands([Hook::Ingress; 2])).unwrap();
     ready(&scene, &router);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        // Requests go on until the last change, each one's answer is waited for, and a second answer would be told.
-        let pings = scope.spawn(|| {
-            let mut all = String::new();
-            while !stop.load(Ordering::Relaxed) {
-                let line = format!("ping -n -i 0.002 -c 200 -W 60 {}", TwoHosts::B4);
-                all += &scene.a.run(&line, BOUND).unwrap().expect("ping");
-            }
-            all
-        });
-        let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for _ in 0..10 {
-                router.cli("set host-interface fast-path off").unwrap();
-                let before = counter(&router, "x0", "rx packets");
-                eventually("packets pass the graph", BOUND, || counter(&router, "x0", "rx packets") > before + 5);
-                router.cli("set host-interface fast-path on").unwrap();
-                eventually("packets pass in the kernel", BOUND, || forwarded(&router, "x0")[0] > 5);
-            }
-        }));
-        stop.store(true, Ordering::Relaxed);
-        let said = pings.join().unwrap();
-        if let Err(panic) = changed {
-            std::panic::resume_unwind(panic);
+    let said = pings_while(&scene, || {
+        for _ in 0..10 {
+            router.cli("set host-interface fast-path off").unwrap();
+            let before = counter(&router, "x0", "rx packets");
+            eventually("packets pass the graph", BOUND, || counter(&router, "x0", "rx packets") > before + 5);
+            router.cli("set host-interface fast-path on").unwrap();
+            eventually("packets pass in the kernel", BOUND, || forwarded(&router, "x0")[0] > 5);
         }
-        let rounds = said.matches(" packets transmitted").count();
-        assert!(rounds > 0 && said.matches("200 packets transmitted, 200 received, 0% packet loss").count() == rounds, "{said}");
-        assert!(!said.contains("DUP!") && !said.contains("duplicates"), "{said}");
     });
+    assert_all_answered_once(&said);
     delete(&router, [Hook::Ingress; 2]);
 }
 
@@ -323,4 +330,54 @@ fn a_host_interface_whose_device_returns_has_its_hook_again() {
     ready(&scene, &router);
     assert_eq!(lost_pings(&scene.a, 200, &format!("-i 0.01 {}", TwoHosts::B4)), Vec::<u64>::new());
     delete(&router, hooks);
+}
+
+#[test]
+fn nothing_is_doubled_while_another_process_takes_over() {
+    let Some(_scenario) = Scenario::begin(&["ping", "ethtool", Scenario::BPF]) else { return };
+    if !Hook::Ingress.is_there() {
+        return;
+    }
+    let scene = scene(Offloads::On);
+    let mut router = scene.start_router_with(1, "", &commands([Hook::Ingress; 2])).unwrap();
+    ready(&scene, &router);
+    for _ in 0..3 {
+        // Some are lost between the processes (docs/performance.md, a restart).
+        let said = pings_while(&scene, || router.take_over(&scene.middle, None).unwrap());
+        assert!(said.contains("packets transmitted") && !said.contains("DUP!") && !said.contains("duplicates"), "{said}");
+        ready(&scene, &router);
+    }
+    delete(&router, [Hook::Ingress; 2]);
+}
+
+#[test]
+fn frames_go_straight_to_the_other_end_of_a_veth_where_no_program_would_miss_them() {
+    let Some(_scenario) = Scenario::begin(&["ping", "ethtool", Scenario::BPF]) else { return };
+    if !Hook::Ingress.is_there() {
+        return;
+    }
+    let scene = scene(Offloads::On);
+    let router = scene.start_router_with(1, "", &commands([Hook::Ingress; 2])).unwrap();
+    ready(&scene, &router);
+    let is_direct = |name: &str| {
+        let shown = shown(&router);
+        shown["interfaces"].as_array().unwrap().iter().any(|one| one["name"] == name && one["direct"] == true)
+    };
+    // Frames that do not pass the device are not in its counters.
+    let sent = || scene.middle.run("cat /sys/class/net/r1/statistics/tx_packets", BOUND).unwrap().expect("cat");
+    assert!(is_direct("x0") && is_direct("x1"), "{}", shown(&router));
+    let (frames, before) = (sent(), forwarded(&router, "x1")[2]);
+    assert_eq!(lost_pings(&scene.a, 50, &format!("-i 0.01 {}", TwoHosts::B4)), Vec::<u64>::new());
+    assert!(forwarded(&router, "x1")[2] >= before + 50);
+    let passed = sent().trim().parse::<u64>().unwrap() - frames.trim().parse::<u64>().unwrap();
+    assert!(passed < 25, "{passed} of 50 frames passed the device");
+    // A program in the driver hook at the other end sees every frame again.
+    let wall = scene.b.wall("eth0").unwrap();
+    eventually("the router has noticed the program", BOUND, || !is_direct("x1"));
+    assert!(is_direct("x0"));
+    assert!(!scene.a.pings(TwoHosts::B4, 1).unwrap(), "the program drops all");
+    drop(wall);
+    eventually("the router has noticed that it is gone", BOUND, || is_direct("x1"));
+    ready(&scene, &router);
+    delete(&router, [Hook::Ingress; 2]);
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`af_packet`] | a Linux network device through a packet socket with rings in shared memory |
 //! | [`af_xdp`] | a Linux network device through AF_XDP sockets over the buffer region |
-//! | [`fast_path`] | the fast path of AF_XDP devices in the driver hook: what is decided leaves without coming to the router |
+//! | [`fast_path`] | the fast path of kernel devices, in the driver hook and at the ingress hook: what is decided leaves without coming to the router |
 //! | [`link_watch`] | changes of the kernel's network devices, as they happen |
 //! | [`memif`] | packets through memory shared with another process, in either role |
 //! | [`netdev`] | what the kernel says about a device |

@@ -77,6 +77,13 @@ impl Timeouts {
     }
 }
 
+/// Both halves of a product, folded.
+#[inline(always)]
+pub(crate) fn fold(a: u64, b: u64) -> u64 {
+    let wide = u128::from(a) * u128::from(b);
+    wide as u64 ^ (wide >> 64) as u64
+}
+
 /// The table.
 pub struct Sessions {
     lines: AtomicSlots<Line>,
@@ -134,13 +141,9 @@ impl Sessions {
     /// The hash of a key.
     #[inline(always)]
     pub fn hash(&self, key: Key) -> u64 {
-        let mul = |a: u64, b: u64| {
-            let wide = u128::from(a) * u128::from(b);
-            wide as u64 ^ (wide >> 64) as u64
-        };
-        let h = mul(key.0[0] ^ self.seed, 0x9e37_79b9_7f4a_7c15);
-        let h = mul(h ^ key.0[1], 0x6a09_e667_f3bc_c909);
-        mul(h ^ self.seed, 0xbb67_ae85_84ca_a73b)
+        let h = fold(key.0[0] ^ self.seed, 0x9e37_79b9_7f4a_7c15);
+        let h = fold(h ^ key.0[1], 0x6a09_e667_f3bc_c909);
+        fold(h ^ self.seed, 0xbb67_ae85_84ca_a73b)
     }
 
     #[inline(always)]

@@ -1,6 +1,5 @@
 //! What one thread has of the NAT: its sessions, its hosts, its ports; and how it begins a session.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quiver_tables::error::OutOfMemory;
@@ -8,6 +7,7 @@ use quiver_tables::error::OutOfMemory;
 use crate::affinity::{Affinities, client_of};
 use crate::bindings::Bindings;
 use crate::config::{Mapping, NatConfig, PoolAddress, Twice, has_ports};
+use crate::hosts::Hosts;
 use crate::log::{Feed, Limit};
 use crate::session::{Direction, Endpoint, Key, Session, flag};
 use crate::table::{AddError, SessionId, Sessions};
@@ -41,19 +41,11 @@ pub enum Refusal {
     NoAddress,
 }
 
-/// A host inside.
-#[derive(Clone, Copy, Debug, Default)]
-struct Host {
-    sessions: u32,
-    /// The address that its sources get: the same for all its sessions while it lasts (RFC 4787, REQ-2).
-    addr: u32,
-}
-
 /// The state of one thread.
 pub struct ThreadNat {
     /// Its sessions.
     pub sessions: Sessions,
-    hosts: HashMap<(u32, u16), Host>,
+    hosts: Hosts,
     /// Sessions by FIB of the inside.
     tables: Vec<u32>,
     bindings: Bindings,
@@ -87,7 +79,7 @@ impl ThreadNat {
     pub fn new(limit: u32, seed: u64, now: u32) -> Result<Self, OutOfMemory> {
         Ok(Self {
             sessions: Sessions::new(limit, seed, now)?,
-            hosts: HashMap::new(),
+            hosts: Hosts::new(seed),
             tables: vec![0; FIBS],
             bindings: Bindings::default(),
             affinities: Affinities::default(),
@@ -154,8 +146,7 @@ impl ThreadNat {
 
     /// Bytes of memory: sessions, hosts, bindings.
     pub fn memory_bytes(&self) -> usize {
-        let host = size_of::<((u32, u16), Host)>() + 1;
-        self.sessions.memory_bytes() + self.hosts.capacity() * host + self.bindings.memory_bytes() + self.affinities.memory_bytes()
+        self.sessions.memory_bytes() + self.hosts.memory_bytes() + self.bindings.memory_bytes() + self.affinities.memory_bytes()
     }
 
     /// Endpoints that are mapped independently of the remote ones.
@@ -170,7 +161,7 @@ impl ThreadNat {
 
     pub(crate) fn add(&mut self, config: &NatConfig, session: &Session) -> Result<SessionId, AddError> {
         let independent = session.flags & flag::INDEPENDENT != 0;
-        if self.hosts.try_reserve(1).is_err() || independent && !self.bindings.reserve() {
+        if !self.hosts.reserve() || independent && !self.bindings.reserve() {
             return Err(AddError::NoMemory);
         }
         let id = self.sessions.add(session, &config.timeouts)?;
@@ -188,7 +179,7 @@ impl ThreadNat {
         if let Some(table) = self.tables.get_mut(usize::from(session.i2o.fib())) {
             *table += 1;
         }
-        let host = self.hosts.entry((session.inside().addr, session.i2o.fib())).or_default();
+        let host = self.hosts.entry(session.inside().addr, session.i2o.fib());
         host.sessions += 1;
         if session.flags & flag::STATIC == 0 {
             host.addr = session.outside().addr;
@@ -205,8 +196,8 @@ impl ThreadNat {
 
     /// Which limit keeps a host from having one more.
     fn limit_of(&self, config: &NatConfig, addr: u32, fib: u16) -> Option<Limit> {
-        let host = self.hosts.get(&(addr, fib));
-        if config.host_limit > 0 && host.is_some_and(|h| h.sessions >= config.host_limit) {
+        let is_full = |hosts: &Hosts| hosts.get(addr, fib).is_some_and(|host| host.sessions >= config.host_limit);
+        if config.host_limit > 0 && is_full(&self.hosts) {
             return Some(Limit::Host { addr, most: config.host_limit });
         }
         // Most routers have no such limit, and one look tells.
@@ -251,7 +242,7 @@ impl ThreadNat {
             return self.add(config, &session).map(Some).map_err(refusal);
         }
         let tenant = |p: &&PoolAddress| p.tenant.is_none_or(|(_, f)| f == fib);
-        let paired = self.hosts.get(&(from.addr, fib)).map(|h| h.addr);
+        let paired = self.hosts.get(from.addr, fib).map(|host| host.addr);
         let size = config.pool.len();
         let first = paired.and_then(|addr| config.pool_at.get(&addr).copied()).unwrap_or_else(|| scatter(from.addr, size));
         let around = (first..first + size).filter_map(|at| config.pool.get(if at < size { at } else { at - size }));
@@ -445,17 +436,12 @@ fn independent(address: PoolAddress, proto: u8) -> bool {
 }
 
 /// Takes a session out of what is counted; `true`: it was the last one of its endpoint-independent mapping.
-fn forget(hosts: &mut HashMap<(u32, u16), Host>, tables: &mut [u32], bindings: &mut Bindings, session: &Session) -> bool {
+fn forget(hosts: &mut Hosts, tables: &mut [u32], bindings: &mut Bindings, session: &Session) -> bool {
     if let Some(table) = tables.get_mut(usize::from(session.i2o.fib())) {
         *table = table.saturating_sub(1);
     }
     let was_last = session.flags & flag::INDEPENDENT != 0 && bindings.release(session);
-    let key = (session.inside().addr, session.i2o.fib());
-    let Some(host) = hosts.get_mut(&key) else { return was_last };
-    host.sessions -= 1;
-    if host.sessions == 0 {
-        hosts.remove(&key);
-    }
+    hosts.release(session.inside().addr, session.i2o.fib());
     was_last
 }
 

@@ -280,7 +280,8 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         };
         let Some(mut session) = nat.sessions.get(id) else { return (packet.drop(Drop::NoTranslation), None) };
         self.counted_by = output_of(session.output);
-        let is_fresh = self.fresh.contains(&id);
+        // Whatever follows the first packet in the same group of packets has not found a session that was there before either.
+        let is_fresh = known.is_none() || self.fresh.contains(&id);
         if known.is_none() {
             self.fresh.push(id);
         }
@@ -303,8 +304,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 clamp(config, packet, at, flow.tcp_flags);
             }
         }
-        // Whatever follows it in the same group of packets has not found a session that was there before either.
-        let begun = (known.is_none() || is_fresh).then_some(Drop::Begun);
+        let begun = is_fresh.then_some(Drop::Begun);
         (self.leave(config, packet, other, fib, session.flags), begun)
     }
 

@@ -187,8 +187,8 @@ fn main() -> io::Result<()> {
             way.name(),
             rates(flooded, |f| f.sent),
             shown(rates(flooded, |f| f.arrived)),
-            if *way == Way::KernelSteered { "-".into() } else { shown(cost) },
-            if *way == Way::KernelSteered { "-".into() } else { shown(even_cost) },
+            if way.is_steered() { "-".into() } else { shown(cost) },
+            if way.is_steered() { "-".into() } else { shown(even_cost) },
             shown(even_lost),
             rates(live, |f| f.sent),
             rates(live, |f| f.arrived)

@@ -13,6 +13,7 @@ pub enum Way {
     KernelSteered,
     AfPacket,
     AfPacketFastPath,
+    AfPacketFastPathSteered,
     AfXdpNative,
     AfXdpGeneric,
     FastPath,
@@ -20,12 +21,13 @@ pub enum Way {
 
 impl Way {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Nobody,
         Self::Kernel,
         Self::KernelSteered,
         Self::AfPacket,
         Self::AfPacketFastPath,
+        Self::AfPacketFastPathSteered,
         Self::AfXdpNative,
         Self::AfXdpGeneric,
         Self::FastPath,
@@ -39,10 +41,16 @@ impl Way {
             Self::KernelSteered => "kernel, RPS to core 1",
             Self::AfPacket => "quiver, AF_PACKET",
             Self::AfPacketFastPath => "quiver, ingress hook",
+            Self::AfPacketFastPathSteered => "quiver, hook, RPS to 1",
             Self::AfXdpNative => "quiver, AF_XDP native",
             Self::AfXdpGeneric => "quiver, AF_XDP generic",
             Self::FastPath => "quiver, driver hook",
         }
+    }
+
+    /// Whether the kernel works on core 1, in interrupts that count for nobody.
+    pub fn is_steered(self) -> bool {
+        matches!(self, Self::KernelSteered | Self::AfPacketFastPathSteered)
     }
 
     /// Whether frames without a socket buffer reach it as they are.
@@ -54,7 +62,7 @@ impl Way {
     fn create(self, n: u32) -> String {
         let mac = format!("hw-addr 02:00:00:00:0{}:01", n + 1);
         match self {
-            Self::AfPacket | Self::AfPacketFastPath => {
+            Self::AfPacket | Self::AfPacketFastPath | Self::AfPacketFastPathSteered => {
                 format!("create host-interface name r{n} {mac}\nset interface name host-r{n} x{n}")
             }
             Self::AfXdpGeneric => format!("create interface af_xdp host-if r{n} name x{n} generic {mac}"),
@@ -88,18 +96,17 @@ pub fn prepare(scene: &TwoHosts, way: Way, nat: bool) -> io::Result<Option<Route
             } else {
                 middle.route("10.0.3.0/24", "10.0.2.2")?;
             }
-            if way == Way::KernelSteered {
-                middle.sh("echo 2 > /sys/class/net/r0/queues/rx-0/rps_cpus", Duration::from_secs(5))?.ok_or_error("RPS")?;
-            }
+            steer(scene, way)?;
             Ok(None)
         }
         _ => {
+            steer(scene, way)?;
             let router = Router::start(middle, "cpu { main-core 0 corelist-workers 1 }")?;
             if way == Way::FastPath {
                 // The end of a veth takes frames of programs while its NAPI runs.
                 scene.b.run("ethtool -K eth0 gro on", Duration::from_secs(5))?.ok_or_error("GRO")?;
             }
-            if way == Way::AfPacketFastPath {
+            if matches!(way, Way::AfPacketFastPath | Way::AfPacketFastPathSteered) {
                 router.script("set host-interface fast-path on").map_err(io::Error::other)?;
             }
             for n in 0..2 {
@@ -117,6 +124,15 @@ pub fn prepare(scene: &TwoHosts, way: Way, nat: bool) -> io::Result<Option<Route
             Ok(Some(router))
         }
     }
+}
+
+/// Receive packet steering to core 1, where the way has it.
+fn steer(scene: &TwoHosts, way: Way) -> io::Result<()> {
+    if !way.is_steered() {
+        return Ok(());
+    }
+    let steer = "echo 2 > /sys/class/net/r0/queues/rx-0/rps_cpus";
+    scene.middle.sh(steer, Duration::from_secs(5))?.ok_or_error("RPS").map(drop)
 }
 
 /// Has the router's first device receive in a thread of the kernel on core 1, and host b merge what it gets.

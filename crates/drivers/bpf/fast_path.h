@@ -34,7 +34,6 @@ static long (*const push)(void *map, const void *value, u64 flags) = (void *)87;
 #define DESTINATIONS 65536
 /* Destinations that one processor may ask for in a round. */
 #define ASKED_MAX 256
-#define MAC 0xffffffffffffull
 
 enum { ACCEPTS4 = 1, ACCEPTS6 = 2, UNFINISHED = 4 };
 /* The device of a port takes frames from programs in the driver hook; frames with a socket buffer go straight to its other end. */

@@ -92,6 +92,15 @@ fn transfer(a: &Host, b: &Host, address: &str, bytes: &[u8]) -> Vec<u8> {
     receiver.join().unwrap()
 }
 
+/// Sends three megabytes by TCP, and gives the frames that b saw of it.
+fn frames_of_transfer(a: &Host, b: &Host, address: &str, rig: &Rig) -> Vec<Vec<u8>> {
+    let mut wire = b.raw("eth0").unwrap();
+    let bytes = noise(7, 3_000_000);
+    let got = transfer(a, b, address, &bytes);
+    assert!(got == bytes, "{address}: {} of {} bytes\n{}", got.len(), bytes.len(), rig.report());
+    wire.drain(QUIET).unwrap()
+}
+
 /// Whether the layer-4 checksum of an IP frame is right; `None` for other frames.
 fn checksum_is_right(frame: &[u8]) -> Option<bool> {
     let (l3, kind) = skip_tags(frame, 4)?;
@@ -120,11 +129,7 @@ fn super_frames_of_a_kernel_arrive_as_segments_with_right_checksums() {
         let config = configs(1).map(|c| AfPacketConfig { rx_frame, rx_size: 256, cksum_gso: false, ..c });
         let mut rig = Rig::new(&middle, 1, config);
         for address in ["10.0.0.2", "fd00::2"] {
-            let mut wire = b.raw("eth0").unwrap();
-            let bytes = noise(7, 3_000_000);
-            let got = transfer(&a, &b, address, &bytes);
-            assert!(got == bytes, "{address}: {} of {} bytes\n{}", got.len(), bytes.len(), rig.report());
-            let frames = wire.drain(QUIET).unwrap();
+            let frames = frames_of_transfer(&a, &b, address, &rig);
             assert!(frames.len() > 2000, "{} frames", frames.len());
             for frame in &frames {
                 assert!(frame.len() <= 1514, "{} bytes", frame.len());
@@ -147,11 +152,7 @@ fn segments_leave_as_super_frames_where_the_device_takes_them() {
         }
         let mut rig = Rig::new(&middle, 1, configs(1));
         for address in ["10.0.0.2", "fd00::2"] {
-            let mut wire = b.raw("eth0").unwrap();
-            let bytes = noise(7, 3_000_000);
-            let got = transfer(&a, &b, address, &bytes);
-            assert!(got == bytes, "{address}: {} of {} bytes\n{}", got.len(), bytes.len(), rig.report());
-            let frames = wire.drain(QUIET).unwrap();
+            let frames = frames_of_transfer(&a, &b, address, &rig);
             let joined = frames.iter().filter(|frame| frame.len() > 1514).count();
             // Most of what arrived came in a few frames, or nothing did.
             assert_eq!(

@@ -14,7 +14,7 @@ use quiver_net::fib::Class;
 use quiver_net::ip::FamilyId;
 use quiver_net::{IfEvent, PluginState, Router};
 
-use crate::ports::{self, Asked, Hook, Part};
+use crate::ports::{self, Hook, Part};
 use crate::table::{Lead, Shared, Table};
 
 /// Name of the process.
@@ -70,7 +70,8 @@ pub struct State {
     /// Whether it is wanted for host interfaces.
     pub ingress: bool,
     pub(crate) program: Program,
-    asked: Asked,
+    pub(crate) takers: Option<Takers>,
+    pub(crate) peers: Option<Peers>,
     /// By interface.
     pub ports: BTreeMap<IfIndex, Port>,
     round: u32,
@@ -79,7 +80,7 @@ pub struct State {
     /// Traces and captures run, as last seen.
     pub observed: bool,
     /// Packets are left to another process, or about to be.
-    held: bool,
+    pub(crate) held: bool,
 }
 
 impl PluginState for State {
@@ -88,16 +89,18 @@ impl PluginState for State {
 
 /// Adds state and process.
 pub fn start(router: &mut Router) {
+    let held = router.graph.hold() != Hold::None;
     router.add_part(State {
         driver: true,
         ingress: false,
         program: Program::None,
-        asked: Asked::default(),
+        takers: None,
+        peers: None,
         ports: BTreeMap::new(),
         round: 0,
         next_round: 0,
         observed: false,
-        held: false,
+        held,
     });
     router.listen(on_interface);
     router.listen_to_hold(on_hold);
@@ -296,7 +299,7 @@ fn program(router: &mut Router) -> Option<Arc<Shared>> {
                 Ok(kernel) => {
                     let shared = Arc::new(Shared::new(kernel, signal));
                     state.program = Program::Here(Arc::clone(&shared));
-                    state.asked = Asked { takers: Takers::open().ok(), peers: Peers::open().ok() };
+                    (state.takers, state.peers) = (Takers::open().ok(), Peers::open().ok());
                     router.watch_forwarding(Arc::clone(&shared) as Arc<_>);
                     return Some(shared);
                 }
@@ -339,16 +342,10 @@ fn begin_round(router: &mut Router, shared: &Shared, now: u64) -> Option<u32> {
 /// Looks at all interfaces.
 fn review(router: &mut Router, shared: &Arc<Shared>) {
     for index in wanted(router) {
-        let state = router.part::<State>();
-        let part = state.and_then(|state| Some((ports::part(router, index, &state.asked)?, state.held, state.ingress)));
-        let Some((mut part, held, ingress)) = part else {
+        let Some(part) = router.part::<State>().and_then(|state| ports::part(router, index, state)) else {
             leave(router, index);
             continue;
         };
-        part.direct &= ingress;
-        if held && part.hook == Hook::Ingress {
-            part.input = Err("another process takes over".to_owned());
-        }
         review_one(router, shared, index, part);
     }
     members(router, shared);

@@ -4,10 +4,12 @@ use std::io;
 
 use quiver_drivers::af_packet::{AfPacket, Mode};
 use quiver_drivers::af_xdp::AfXdp;
-use quiver_drivers::fast_path::{FastPath, Input, Output, Peers, Takers};
+use quiver_drivers::fast_path::{FastPath, Input, Output};
 use quiver_graph::IfIndex;
 use quiver_net::data::if_flags;
 use quiver_net::{Interface, Router};
+
+use crate::control::State;
 
 /// What an interface may do in the fast path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// What the programs are told of packets that leave.
+    /// The port as the kernel's programs see it.
     pub fn as_output(&self) -> Output {
         let [mtu4, mtu6] = self.output.clone().unwrap_or_default();
         Output { device: self.device, mac: self.mac, mtu4, mtu6, takes: self.takes, direct: self.direct }
@@ -74,15 +76,6 @@ struct Device {
     past_queue: bool,
 }
 
-/// Where the kernel is asked about devices.
-#[derive(Default)]
-pub struct Asked {
-    /// Which of them take frames from programs in the driver hook.
-    pub takers: Option<Takers>,
-    /// Which of them have an other end that can be given frames directly.
-    pub peers: Option<Peers>,
-}
-
 /// The device of an interface, where it has one at the moment.
 fn device(interface: &Interface) -> Option<Device> {
     if let Some(port) = interface.port::<AfXdp>() {
@@ -99,7 +92,7 @@ fn device(interface: &Interface) -> Option<Device> {
 }
 
 /// What an interface may do; `None` where it has no device at the moment.
-pub fn part(router: &Router, index: IfIndex, asked: &Asked) -> Option<Part> {
+pub fn part(router: &Router, index: IfIndex, state: &State) -> Option<Part> {
     let interface = router.interfaces.get(index)?;
     let Device { hook, index: device, unfit, unfinished, past_queue } = device(interface)?;
     let record = router.data.interfaces.get(index);
@@ -116,7 +109,9 @@ pub fn part(router: &Router, index: IfIndex, asked: &Asked) -> Option<Part> {
         None
     };
     let input = never.clone().or_else(|| {
-        if is(if_flags::L2) {
+        if state.held && hook == Hook::Ingress {
+            Some("another process takes over".to_owned())
+        } else if is(if_flags::L2) {
             Some("it is bridged or cross-connected".to_owned())
         } else if is(if_flags::UNTAGGED) {
             Some("a sub-interface has its untagged frames".to_owned())
@@ -141,7 +136,7 @@ pub fn part(router: &Router, index: IfIndex, asked: &Asked) -> Option<Part> {
             unfinished,
         }),
     };
-    let takes = asked.takers.as_ref().map(|takers| takers.takes(device));
+    let takes = state.takers.as_ref().map(|takers| takers.takes(device));
     let is_taker = matches!(takes, Some(Ok(true)));
     let output = never.or_else(|| on("interface-output")).or_else(|| match takes {
         // A device takes all that has a socket buffer.
@@ -155,7 +150,8 @@ pub fn part(router: &Router, index: IfIndex, asked: &Asked) -> Option<Part> {
         (None, Some(why), Some(_)) => Err(why),
         (None, off4, off6) => Ok([if off4.is_some() { 0 } else { record.mtu4 }, if off6.is_some() { 0 } else { record.mtu6 }]),
     };
-    let direct = past_queue && asked.peers.as_ref().is_some_and(|peers| peers.takes_directly(device));
+    let asks = state.ingress && past_queue;
+    let direct = asks && state.peers.as_ref().is_some_and(|peers| peers.takes_directly(device));
     Some(Part { hook, input, output, device, mac, takes: is_taker, direct })
 }
 

@@ -130,7 +130,8 @@ impl Router {
         subjects.into_iter().find(|subject| !(subject.ready)(self)).map(|subject| subject.name)
     }
 
-    /// Adds who must know what this router leaves to another process: it is told before more is left, and after nothing is any more.
+    /// Adds a listener for what this router leaves to another process. It is called before more is left, and after nothing is left any more. A
+    /// listener that comes later asks [`Graph::hold`](quiver_graph::Graph::hold).
     pub fn listen_to_hold(&mut self, listener: fn(&mut Router, Hold)) {
         self.hold_listeners.push(listener);
     }

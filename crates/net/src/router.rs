@@ -156,7 +156,7 @@ pub struct Router {
     at_stop: Vec<fn(&mut Router)>,
     /// Who counts elsewhere what belongs to the router's counters.
     counters: Vec<fn(&mut Router)>,
-    /// Who must know what is left to another process.
+    /// Called when what is left to another process changes.
     pub(crate) hold_listeners: Vec<fn(&mut Router, Hold)>,
     /// Parts of the state that outlive the process.
     pub(crate) subjects: Vec<Subject>,

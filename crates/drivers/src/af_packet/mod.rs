@@ -14,8 +14,9 @@
 //! ([`crate::virtio_net`]). Slots go back to the kernel one by one as soon as they are copied.
 //!
 //! **Transmission.** Frames are copied into ring slots and go out with one system call a vector, past the queueing
-//! discipline unless asked otherwise. Segments of one TCP connection that follow one another go out as a super-frame ([`crate::joined`]). The vnet header asks the kernel to copy them into its own linear memory, so that slots
-//! are free again when the call returns, also on devices that hand packets on within the machine.
+//! discipline unless asked otherwise. The vnet header asks the kernel to copy them into its own linear memory, so that slots
+//! are free again when the call returns, also on devices that hand packets on within the machine. Segments of one TCP connection
+//! that follow one another go out as a super-frame ([`crate::joined`]).
 //!
 //! **Addresses.** As in VPP the interface has a hardware address of its own, `02:fe:…` derived from the router and the device unless given, so the
 //! device is made promiscuous for as long as a socket is open. The kernel's own stack still sees what arrives; give the

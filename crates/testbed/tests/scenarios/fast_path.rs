@@ -220,7 +220,7 @@ fn commands_take_effect(hook: Hook) {
         eventually("they pass again", BOUND, || scene.a.pings(TwoHosts::B4, 1).unwrap());
     }
     drop(flood);
-    // A trace sees what would have stayed in the driver.
+    // A trace sees what would have stayed in the kernel.
     ready(&scene, &router);
     router.cli(&format!("trace add {input} 1")).unwrap();
     eventually("the trace has a packet", BOUND, || {
@@ -257,6 +257,15 @@ fn a_device_that_takes_no_frames_is_left_to_the_graph() {
     delete(&router, [Hook::Driver; 2]);
 }
 
+/// Two host interfaces that forward at the ingress hook; `None`, visibly, where that cannot be.
+fn at_ingress(workers: u32) -> Option<(Scenario, TwoHosts, Router)> {
+    let scenario = Scenario::begin(&["ping", "ethtool", Scenario::BPF]).filter(|_| Hook::Ingress.is_there())?;
+    let scene = scene(Offloads::On);
+    let router = scene.start_router_with(workers, "", &commands([Hook::Ingress; 2])).unwrap();
+    ready(&scene, &router);
+    Some((scenario, scene, router))
+}
+
 /// What `ping` says that goes on for as long as something is done. It waits for each answer, and would tell of a second one.
 fn pings_while(scene: &TwoHosts, what: impl FnOnce()) -> String {
     let stop = AtomicBool::new(false);
@@ -285,13 +294,7 @@ fn assert_all_answered_once(said: &str) {
 
 #[test]
 fn nothing_is_lost_or_doubled_while_the_ingress_hook_comes_and_goes() {
-    let Some(_scenario) = Scenario::begin(&["ping", "ethtool", Scenario::BPF]) else { return };
-    if !Hook::Ingress.is_there() {
-        return;
-    }
-    let scene = scene(Offloads::On);
-    let router = scene.start_router_with(1, "", &commands([Hook::Ingress; 2])).unwrap();
-    ready(&scene, &router);
+    let Some((_scenario, scene, router)) = at_ingress(1) else { return };
     let said = pings_while(&scene, || {
         for _ in 0..10 {
             router.cli("set host-interface fast-path off").unwrap();
@@ -307,14 +310,7 @@ fn nothing_is_lost_or_doubled_while_the_ingress_hook_comes_and_goes() {
 
 #[test]
 fn a_host_interface_whose_device_returns_has_its_hook_again() {
-    let Some(_scenario) = Scenario::begin(&["ping", "ethtool", Scenario::BPF]) else { return };
-    if !Hook::Ingress.is_there() {
-        return;
-    }
-    let hooks = [Hook::Ingress; 2];
-    let scene = scene(Offloads::On);
-    let router = scene.start_router_with(2, "", &commands(hooks)).unwrap();
-    ready(&scene, &router);
+    let Some((_scenario, scene, router)) = at_ingress(2) else { return };
     scene.middle.delete_link("r0").unwrap();
     eventually("the router sees it", BOUND, || router.cli("show hardware-interfaces x0").unwrap().contains("device is gone"));
     scene.connect(quiver_testbed::Side::A).unwrap();
@@ -329,18 +325,12 @@ fn a_host_interface_whose_device_returns_has_its_hook_again() {
         .unwrap();
     ready(&scene, &router);
     assert_eq!(lost_pings(&scene.a, 200, &format!("-i 0.01 {}", TwoHosts::B4)), Vec::<u64>::new());
-    delete(&router, hooks);
+    delete(&router, [Hook::Ingress; 2]);
 }
 
 #[test]
 fn nothing_is_doubled_while_another_process_takes_over() {
-    let Some(_scenario) = Scenario::begin(&["ping", "ethtool", Scenario::BPF]) else { return };
-    if !Hook::Ingress.is_there() {
-        return;
-    }
-    let scene = scene(Offloads::On);
-    let mut router = scene.start_router_with(1, "", &commands([Hook::Ingress; 2])).unwrap();
-    ready(&scene, &router);
+    let Some((_scenario, scene, mut router)) = at_ingress(1) else { return };
     for _ in 0..3 {
         // Some are lost between the processes (docs/performance.md, a restart).
         let said = pings_while(&scene, || router.take_over(&scene.middle, None).unwrap());
@@ -352,13 +342,7 @@ fn nothing_is_doubled_while_another_process_takes_over() {
 
 #[test]
 fn frames_go_straight_to_the_other_end_of_a_veth_where_no_program_would_miss_them() {
-    let Some(_scenario) = Scenario::begin(&["ping", "ethtool", Scenario::BPF]) else { return };
-    if !Hook::Ingress.is_there() {
-        return;
-    }
-    let scene = scene(Offloads::On);
-    let router = scene.start_router_with(1, "", &commands([Hook::Ingress; 2])).unwrap();
-    ready(&scene, &router);
+    let Some((_scenario, scene, router)) = at_ingress(1) else { return };
     let is_direct = |name: &str| {
         let shown = shown(&router);
         shown["interfaces"].as_array().unwrap().iter().any(|one| one["name"] == name && one["direct"] == true)

@@ -14,7 +14,8 @@
 //!
 //! A plugin declares chains of its own, through its features and the nodes of others: [`Graph::fuse`](crate::Graph::fuse). Edges that
 //! are made at run time, as those to features are, count like those of the `Next` enums. Where several chains begin alike,
-//! the one is used in which the packets of late have stayed.
+//! the longest is used in which the packets of late have stayed. So a short one serves those whose packets leave the long one for a
+//! feature.
 //!
 //! Packets are counted for each node that they pass, as without chains; clocks of a chain count for its first node. Where packets are
 //! traced, or the loop of one of its nodes is set by hand, its nodes run one after the other.

@@ -275,7 +275,9 @@ impl Worker {
     /// Takes up a fused chain of nodes that are there; nothing where they are not of its types.
     pub(crate) fn install_chain<L: FusedChain>(&mut self, ids: &[u16]) {
         if let ([from, to, ..], Some(chain)) = (ids, crate::fuse::chain::<L>(ids, self.core.env, &self.bodies)) {
-            self.chains.push(ChainSlot { chain, from: *from, to: *to, usable: false });
+            // The longest first: where several begin alike, it is what saves most.
+            let at = self.chains.partition_point(|slot| slot.chain.ids().len() >= ids.len());
+            self.chains.insert(at, ChainSlot { chain, from: *from, to: *to, usable: false });
             self.set_chains();
         }
     }
@@ -289,8 +291,7 @@ impl Worker {
     /// No place knows of a chain any more. Chains are few, places are as many as nodes: those of chains alone are looked at.
     fn forget_chains(&self) {
         for place in self.chains.iter().filter_map(|slot| self.places.get(slot.from as usize)) {
-            place.chain.set(None);
-            place.wait.set(NEVER);
+            place.look_again(None, NEVER);
         }
     }
 

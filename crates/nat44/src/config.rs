@@ -1,11 +1,12 @@
 //! What nodes read of the configuration: one snapshot, published by the main thread when something has changed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quiver_graph::IfIndex;
 use quiver_tables::chunks::Chunks;
 
+use crate::hash::Seed;
 use crate::moved::Moved;
 use crate::session::{Direction, Endpoint, Key, Session};
 use crate::table::Timeouts;
@@ -88,6 +89,10 @@ impl Mapping {
         Some(if self.proto.is_none() { Endpoint::new(chosen.addr, port) } else { chosen })
     }
 }
+
+/// Maps and sets that packets are looked up in. Their keys are the operator's.
+type HashMap<K, V> = std::collections::HashMap<K, V, Seed>;
+type HashSet<K> = std::collections::HashSet<K, Seed>;
 
 /// What nodes read. A copy shares pools, mappings and sides with its original: an interface that comes or goes costs the same beside a
 /// large pool as beside a small one.
@@ -182,10 +187,10 @@ impl NatConfig {
 
     /// Makes the indices from `mappings` and pools.
     pub fn index(&mut self) {
-        let (mut by_external, mut by_external_addr) = (HashMap::new(), HashMap::new());
-        let (mut by_local, mut by_local_addr) = (HashMap::new(), HashMap::new());
+        let (mut by_external, mut by_external_addr) = (HashMap::default(), HashMap::default());
+        let (mut by_local, mut by_local_addr) = (HashMap::default(), HashMap::default());
         self.pool_at = Arc::new(self.pool.iter().enumerate().map(|(at, p)| (p.addr, at)).collect());
-        let (mut shared_ends, mut silent_ends) = (HashSet::new(), HashSet::new());
+        let (mut shared_ends, mut silent_ends) = (HashSet::default(), HashSet::default());
         self.twice_addrs = Arc::new(self.twice_pool.iter().map(|p| p.addr).collect());
         let mut external: HashSet<u32> = self.pool.iter().chain(self.twice_pool.iter()).map(|p| p.addr).collect();
         for (n, mapping) in self.mappings.iter().enumerate() {

@@ -25,7 +25,7 @@ use crate::log::{self, Logger, Rings, SEVERITY, Target};
 use crate::nodes::{Parts, declare};
 use crate::process::{self, Purge, Purges};
 use crate::session::{Direction, Endpoint, Key, Session};
-use crate::table::{SessionId, Timeouts};
+use crate::table::{Ahead, SessionId, Timeouts};
 use crate::thread::{ThreadNat, lock};
 use mappings::{address_of, resolved};
 pub use mappings::{set_back_end, set_pool, set_pool_interface, set_static};
@@ -157,6 +157,8 @@ pub struct Nat {
     /// Most sessions of a table's hosts on a thread, by the user's number of the table.
     pub table_limits: BTreeMap<u32, u32>,
     pub(crate) purges: Purges,
+    /// By thread, what gets memory for sessions before packets need it.
+    pub(crate) ahead: BTreeMap<usize, Ahead>,
     /// Workers, by the user's numbers, that have sessions; none: all.
     workers: Option<Vec<usize>>,
     /// What threads tell.
@@ -202,6 +204,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         outputs: BTreeSet::new(),
         table_limits: BTreeMap::new(),
         purges: Purges::default(),
+        ahead: BTreeMap::new(),
         workers: None,
         rings: Rings::default(),
         logger: None,

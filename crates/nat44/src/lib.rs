@@ -10,6 +10,7 @@ pub mod control;
 mod counters;
 mod early;
 pub mod fragments;
+mod hash;
 mod hosts;
 mod ipfix;
 mod log;

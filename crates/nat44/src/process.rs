@@ -1,4 +1,5 @@
-//! The plugin's process: tells nodes the time, lets idle threads' sessions end, ends those whose configuration has gone.
+//! The plugin's process: tells nodes the time, lets idle threads' sessions end, ends those whose configuration has gone, gets memory
+//! for those that may come.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -14,7 +15,7 @@ use crate::control::{Nat, on_thread, threads};
 use crate::log::{PORT, SEVERITY, Target};
 use crate::nodes;
 use crate::session::{Endpoint, Session, flag};
-use crate::table::SessionId;
+use crate::table::{Ahead, SessionId};
 use crate::thread::lock;
 
 /// Name of the process.
@@ -103,6 +104,11 @@ fn purge(router: &mut Router) -> bool {
         nat.purges.at = if end.is_some_and(|end| to < end) { (position, to) } else { (position + 1, 0) };
     }
     true
+}
+
+/// Gets memory for sessions that may come, a large page of one thread; `true` where there is more to get.
+fn get_memory(router: &mut Router) -> bool {
+    router.part_mut::<Nat>().is_some_and(|nat| nat.ahead.values_mut().any(Ahead::step))
 }
 
 /// Runs `f` on the plugin's state beside the router.
@@ -199,6 +205,7 @@ pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
     }
     let more = purge(router);
     let more = hear(router, now) || more;
+    let more = get_memory(router) || more;
     send_log(router);
     send_records(router);
     if more { now } else { now + SECOND - now % SECOND }

@@ -11,14 +11,16 @@
 //!
 //! Memory: 64 bytes a session, 2 × 16 of buckets at the limit, 16 of timer and free list; see `bytes_per_session` in the tests.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use quiver_graph::IfIndex;
 use quiver_tables::error::OutOfMemory;
 use quiver_tables::mem::{Budget, PageKind};
-use quiver_tables::slots::AtomicSlots;
+use quiver_tables::slots::{self, AtomicSlots};
 use quiver_tables::timer::Wheel;
 
+use crate::hash::fold;
 use crate::session::{Key, Session, Words, tcp};
 
 const SLOTS: usize = 7;
@@ -77,13 +79,6 @@ impl Timeouts {
     }
 }
 
-/// Both halves of a product, folded.
-#[inline(always)]
-pub(crate) fn fold(a: u64, b: u64) -> u64 {
-    let wide = u128::from(a) * u128::from(b);
-    wide as u64 ^ (wide >> 64) as u64
-}
-
 /// The table.
 pub struct Sessions {
     lines: AtomicSlots<Line>,
@@ -92,8 +87,8 @@ pub struct Sessions {
     seed: u64,
     limit: u32,
     len: u32,
-    /// Sessions ever used.
-    fresh: u32,
+    /// Sessions ever used; written here only.
+    fresh: Arc<AtomicU32>,
     /// Numbers to be used again.
     free: Vec<u32>,
     wheel: Wheel,
@@ -115,7 +110,18 @@ impl Sessions {
         let mut wheel = Wheel::new(1, u64::from(now))?;
         // Now, so that nothing is moved while packets flow. Unwritten: a table of millions would keep main for a third of a second.
         wheel.reserve_memory(limit as usize)?;
-        Ok(Self { lines, buckets, bucket_count, seed, limit, len: 0, fresh: 0, free: Vec::new(), wheel, fired: Vec::new() })
+        Ok(Self {
+            lines,
+            buckets,
+            bucket_count,
+            seed,
+            limit,
+            len: 0,
+            fresh: Arc::default(),
+            free: Vec::new(),
+            wheel,
+            fired: Vec::new(),
+        })
     }
 
     /// Sessions.
@@ -135,7 +141,7 @@ impl Sessions {
 
     /// Bytes of real memory.
     pub fn memory_bytes(&self) -> usize {
-        self.lines.memory_bytes() + self.buckets.memory_bytes() + self.fresh as usize * 16 + self.free.capacity() * 4
+        self.lines.memory_bytes() + self.buckets.memory_bytes() + self.end() as usize * 16 + self.free.capacity() * 4
     }
 
     /// The hash of a key.
@@ -249,22 +255,32 @@ impl Sessions {
         }
     }
 
+    fn is_taken(&self, session: &Session) -> bool {
+        self.find(session.i2o).is_some() || self.find(session.o2i).is_some()
+    }
+
     /// Adds a session; its timer starts.
     ///
     /// # Errors
     /// See [`AddError`]; nothing has changed then.
     pub fn add(&mut self, session: &Session, timeouts: &Timeouts) -> Result<SessionId, AddError> {
+        if self.is_taken(session) { Err(AddError::Taken) } else { self.insert(session, timeouts) }
+    }
+
+    /// Adds a session whose keys the caller has looked up and found to be nobody's.
+    ///
+    /// # Errors
+    /// As [`Sessions::add`].
+    pub fn insert(&mut self, session: &Session, timeouts: &Timeouts) -> Result<SessionId, AddError> {
+        debug_assert!(!self.is_taken(session));
         if self.len >= self.limit {
             return Err(AddError::Full);
         }
-        if self.find(session.i2o).is_some() || self.find(session.o2i).is_some() {
-            return Err(AddError::Taken);
-        }
-        let id = self.free.last().copied().unwrap_or(self.fresh);
+        let id = self.free.last().copied().unwrap_or(self.end());
         self.lines.set(id, session.pack())?;
         self.wheel.start(id, u64::from(session.last_heard) + u64::from(timeouts.of(session)))?;
         if self.free.pop().is_none() {
-            self.fresh += 1;
+            self.fresh.store(id + 1, Relaxed);
         }
         self.enter(session.i2o, id);
         self.enter(session.o2i, id);
@@ -344,9 +360,34 @@ impl Sessions {
         !self.fired.is_empty()
     }
 
+    /// What gets memory for buckets and records ahead of their use.
+    pub fn ahead(&self) -> Ahead {
+        Ahead { buckets: (self.buckets.ahead(), self.bucket_count), lines: self.lines.ahead(), fresh: self.fresh.clone() }
+    }
+
     /// One more than the highest number in use ever.
     pub fn end(&self) -> SessionId {
-        self.fresh
+        self.fresh.load(Relaxed)
+    }
+}
+
+/// Sessions that there is memory for ahead, beside as many again as there have been.
+const AHEAD: usize = 65_536;
+
+/// Gets memory for a thread's sessions before it needs it, on another thread.
+#[derive(Debug)]
+pub struct Ahead {
+    buckets: (slots::Ahead<Line>, usize),
+    lines: slots::Ahead<Line>,
+    fresh: Arc<AtomicU32>,
+}
+
+impl Ahead {
+    /// Gets a large page at most: for the buckets, whose pages a few hundred sessions use all, then for records; `true` while there
+    /// is more to get.
+    pub fn step(&mut self) -> bool {
+        let (buckets, count) = &mut self.buckets;
+        buckets.step(*count) || self.lines.step(2 * self.fresh.load(Relaxed) as usize + AHEAD)
     }
 }
 
@@ -424,6 +465,23 @@ mod tests {
         }
         let each = t.memory_bytes() / n as usize;
         assert!(each < 150, "{each} bytes");
+    }
+
+    #[test]
+    fn memory_is_there_before_sessions_are() {
+        let limit = 1_000_000;
+        let mut t = Sessions::new(limit, 1, 100).unwrap();
+        let mut ahead = t.ahead();
+        while ahead.step() {}
+        let got = t.memory_bytes();
+        assert!(got >= 32 * limit as usize + 64 * AHEAD, "{got} bytes");
+        for n in 0..AHEAD as u32 {
+            t.add(&session(n, 17), &Timeouts::default()).unwrap();
+        }
+        assert_eq!(t.memory_bytes() - 16 * AHEAD, got, "nothing but timers");
+        assert!(ahead.step(), "for those that may come now");
+        while ahead.step() {}
+        assert!(t.memory_bytes() - 16 * AHEAD >= got + 2 * 64 * AHEAD);
     }
 
     proptest! {

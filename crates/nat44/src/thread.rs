@@ -10,7 +10,7 @@ use crate::config::{Mapping, NatConfig, PoolAddress, Twice, has_ports};
 use crate::hosts::Hosts;
 use crate::log::{Feed, Limit};
 use crate::session::{Direction, Endpoint, Key, Session, flag};
-use crate::table::{AddError, SessionId, Sessions};
+use crate::table::{AddError, SessionId, Sessions, Timeouts};
 
 /// Ports tried at random, then one after the other, on one address. A pool of which nine tenths are taken for one remote
 /// endpoint still gives one with all but 10⁻⁴ of the packets.
@@ -92,7 +92,8 @@ impl ThreadNat {
         })
     }
 
-    fn random(&mut self) -> u32 {
+    /// A number that decides a port.
+    fn draw(&mut self) -> u32 {
         // splitmix64: what is guessed of a port helps nobody (RFC 6056 asks for no more).
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
@@ -160,11 +161,20 @@ impl ThreadNat {
     }
 
     pub(crate) fn add(&mut self, config: &NatConfig, session: &Session) -> Result<SessionId, AddError> {
+        self.add_by(config, session, Sessions::add)
+    }
+
+    fn add_by(
+        &mut self,
+        config: &NatConfig,
+        session: &Session,
+        add: impl FnOnce(&mut Sessions, &Session, &Timeouts) -> Result<SessionId, AddError>,
+    ) -> Result<SessionId, AddError> {
         let independent = session.flags & flag::INDEPENDENT != 0;
         if !self.hosts.reserve() || independent && !self.bindings.reserve() {
             return Err(AddError::NoMemory);
         }
-        let id = self.sessions.add(session, &config.timeouts)?;
+        let id = add(&mut self.sessions, session, &config.timeouts)?;
         self.begun += 1;
         if independent && self.bindings.hold(session) {
             self.log.bound(true, session);
@@ -210,7 +220,35 @@ impl ThreadNat {
         (self.sessions.len() >= self.sessions.limit()).then(|| Limit::Sessions(self.sessions.limit()))
     }
 
-    /// Begins a session of a host inside whose packets leave in `outside_fib`.
+    /// Asks for the line of a packet's host inside.
+    pub fn prefetch_host(&self, i2o: Key) {
+        self.hosts.prefetch(i2o.src().addr, i2o.fib());
+    }
+
+    /// Draws the number that decides the port of a session that may begin, and asks for the lines that it would need, so that those of
+    /// several packets are under way at once. Where the session gets another address or port, only that was in vain.
+    pub fn foresee(&mut self, config: &NatConfig, position: usize, i2o: Key) -> u32 {
+        let draw = self.draw();
+        let (from, to, proto) = (i2o.src(), i2o.dst(), i2o.proto());
+        if let Some(address) = config.pool.get(self.first_address(config, from.addr, i2o.fib())) {
+            let range = config.ports_of(position);
+            for port in [Some(from.port).filter(|own| is_in(range, *own)), Some(drawn_port(range, draw))].into_iter().flatten() {
+                let key = Key::new(to, Endpoint::new(address.addr, port), proto, Direction::Out2In, config.outside_fib);
+                self.sessions.prefetch(self.sessions.hash(key));
+            }
+        }
+        draw
+    }
+
+    /// Where in the pool a host begins to look: at the address that its sessions have.
+    #[inline(always)]
+    fn first_address(&self, config: &NatConfig, addr: u32, fib: u16) -> usize {
+        let paired = self.hosts.get(addr, fib).map(|host| host.addr);
+        paired.and_then(|addr| config.pool_at.get(&addr).copied()).unwrap_or_else(|| scatter(addr, config.pool.len()))
+    }
+
+    /// Begins a session of a host inside whose packets leave in `outside_fib`. `draw` decides its port ([`ThreadNat::foresee`]), and the
+    /// caller has found no session of this key.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -221,6 +259,7 @@ impl ThreadNat {
         i2o: Key,
         outside_fib: u16,
         now: u32,
+        draw: Option<u32>,
     ) -> Result<Option<SessionId>, Refusal> {
         let (from, to, proto, fib) = (i2o.src(), i2o.dst(), i2o.proto(), i2o.fib());
         let hairpin = if config.external.contains(&to.addr) { flag::HAIRPIN } else { 0 };
@@ -242,23 +281,23 @@ impl ThreadNat {
             return self.add(config, &session).map(Some).map_err(refusal);
         }
         let tenant = |p: &&PoolAddress| p.tenant.is_none_or(|(_, f)| f == fib);
-        let paired = self.hosts.get(from.addr, fib).map(|host| host.addr);
-        let size = config.pool.len();
-        let first = paired.and_then(|addr| config.pool_at.get(&addr).copied()).unwrap_or_else(|| scatter(from.addr, size));
+        let (first, size) = (self.first_address(config, from.addr, fib), config.pool.len());
         let around = (first..first + size).filter_map(|at| config.pool.get(if at < size { at } else { at - size }));
         let around = around.filter(tenant).take(ADDRESS_TRIES);
         let mut refused = Refusal::NoAddress;
         if self.was_exhausted(to, proto, now) {
             return Err(Refusal::Ports);
         }
+        let mut draw = draw.unwrap_or_else(|| self.draw());
         for address in around {
-            match self.free_port(config, position, *address, (to, outside_fib), proto, from.port) {
+            match self.free_port(config, position, *address, (to, outside_fib), proto, (from.port, draw)) {
                 Some(outside) => {
                     let o2i = Key::new(to, outside, proto, Direction::Out2In, outside_fib);
                     let flags = hairpin | if independent(*address, proto) { flag::INDEPENDENT } else { 0 };
-                    return self.add(config, &Session::new(i2o, o2i, flags, now)).map(Some).map_err(refusal);
+                    let session = Session::new(i2o, o2i, flags, now);
+                    return self.add_by(config, &session, Sessions::insert).map(Some).map_err(refusal);
                 }
-                None => refused = Refusal::Ports,
+                None => (refused, draw) = (Refusal::Ports, self.draw()),
             }
         }
         if refused == Refusal::Ports {
@@ -269,7 +308,7 @@ impl ThreadNat {
     }
 
     /// A port of an address that no session with this remote endpoint has, and no static mapping; of an address that is mapped
-    /// independently of remote endpoints, one that nobody has.
+    /// independently of remote endpoints, one that nobody has. `draw` is the first random number.
     fn free_port(
         &mut self,
         config: &NatConfig,
@@ -277,11 +316,10 @@ impl ThreadNat {
         address: PoolAddress,
         (to, fib): (Endpoint, u16),
         proto: u8,
-        own: u16,
+        (own, draw): (u16, u32),
     ) -> Option<Endpoint> {
         let independent = independent(address, proto);
-        let (first, count) = config.ports_of(position);
-        let count = u32::from(count.max(1));
+        let range = config.ports_of(position);
         let free = |nat: &Self, port: u16| {
             let outside = Endpoint::new(address.addr, port);
             // A query's reply has its identifier as the destination's port and none for the source.
@@ -293,25 +331,25 @@ impl ThreadNat {
             return free(self, own);
         }
         // The host's own port, where this thread gives it away and it is free: some protocols look at it (IKE, games).
-        if own >= first
-            && u32::from(own - first) < count
+        if is_in(range, own)
             && let Some(kept) = free(self, own)
         {
             return Some(kept);
         }
         let at = |n: u32| {
-            let port = first + (n % count) as u16;
+            let port = drawn_port(range, n);
             // An even port for an even one (RFC 4787, REQ-4), where the range has it.
             let wanted = port ^ (port ^ own) & 1;
-            if independent && wanted >= first && u32::from(wanted - first) < count { wanted } else { port }
+            if independent && is_in(range, wanted) { wanted } else { port }
         };
+        let mut n = draw;
         for _ in 0..RANDOM_TRIES {
-            let n = self.random();
             if let Some(found) = free(self, at(n)) {
                 return Some(found);
             }
+            n = self.draw();
         }
-        let start = self.random() % count;
+        let start = n % u32::from(range.1.max(1));
         (0..NEXT_TRIES).find_map(|n| free(self, at(start + n)))
     }
 
@@ -406,11 +444,11 @@ impl ThreadNat {
     ) -> Result<Endpoint, Refusal> {
         let pool = &config.twice_pool;
         let first = scatter(from.addr, pool.len());
-        let (first_port, count) = config.ports_of(position);
+        let range = config.ports_of(position);
         let mut refused = Refusal::NoAddress;
         for address in pool.iter().cycle().skip(first).take(pool.len().min(ADDRESS_TRIES)) {
             for _ in 0..RANDOM_TRIES {
-                let port = first_port + (self.random() % u32::from(count.max(1))) as u16;
+                let port = drawn_port(range, self.draw());
                 // A query has its identifier on the inside's place only.
                 let seen = Endpoint::new(address.addr, if proto == 1 { 0 } else { port });
                 if self.sessions.find(Key::new(local, seen, proto, Direction::In2Out, fib)).is_none() {
@@ -428,6 +466,16 @@ fn scatter(addr: u32, n: usize) -> usize {
     // Neighbours follow each other, so a subnet's hosts are spread evenly; the upper bytes are stirred in for those of many subnets.
     let at = addr.wrapping_add((addr >> 8).wrapping_mul(0x9e37_79b9) >> 8) as usize;
     at.checked_rem(n).unwrap_or(0)
+}
+
+/// The port of a range (first, number) that a drawn number stands for.
+fn drawn_port((first, count): (u16, u16), n: u32) -> u16 {
+    first + (n % u32::from(count.max(1))) as u16
+}
+
+/// Whether a range (first, number) has a port.
+fn is_in((first, count): (u16, u16), port: u16) -> bool {
+    port >= first && port - first < count
 }
 
 /// Whether a protocol's ports on an address are mapped independently of remote endpoints.

@@ -134,13 +134,19 @@ fn rewrite_node<F: RewriteFamily>(router: &Router) -> NodeSpec {
     })
 }
 
-/// Nodes that most packets pass one after the other.
+/// Nodes that most packets pass one after the other. Those that pass features between input and lookup have a chain before them, and one
+/// after them.
 pub(crate) fn fuse(graph: &mut Graph) -> Result<(), GraphError> {
-    type Ip<F> = Then<Input<F>, Then<Lookup<F>, End<Rewrite<F>>>>;
+    type Out<F> = Then<Lookup<F>, End<Rewrite<F>>>;
+    type Ip<F> = Then<Input<F>, Out<F>>;
+    graph.fuse::<Then<EthernetInput, Ip<V4>>>(&["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite"])?;
+    graph.fuse::<Then<EthernetInput, Ip<V6>>>(&["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite"])?;
     graph.fuse::<Ip<V4>>(&["ip4-input", "ip4-lookup", "ip4-rewrite"])?;
     graph.fuse::<Ip<V6>>(&["ip6-input", "ip6-lookup", "ip6-rewrite"])?;
-    graph.fuse::<Then<EthernetInput, Ip<V4>>>(&["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite"])?;
-    graph.fuse::<Then<EthernetInput, Ip<V6>>>(&["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite"])
+    graph.fuse::<Then<EthernetInput, End<Input<V4>>>>(&["ethernet-input", "ip4-input"])?;
+    graph.fuse::<Then<EthernetInput, End<Input<V6>>>>(&["ethernet-input", "ip6-input"])?;
+    graph.fuse::<Out<V4>>(&["ip4-lookup", "ip4-rewrite"])?;
+    graph.fuse::<Out<V6>>(&["ip6-lookup", "ip6-rewrite"])
 }
 
 /// The feature arcs of this module.

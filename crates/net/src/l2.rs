@@ -54,8 +54,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use quiver_graph::{IfIndex, NodeId, NodeSpec, Published, TraceEntry, Verdict};
+use quiver_graph::{End, Graph, GraphError, IfIndex, NodeId, NodeSpec, Published, Then, TraceEntry, Verdict};
 
+use crate::ethernet::EthernetInput;
 use crate::router::ProcessSignal;
 use crate::{NetError, Router};
 pub use bridge::Bridge;
@@ -180,4 +181,10 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let nodes = [bridge, flood, suppress, bvi].map(|node| node.traced(trace));
     let rewrites = [rewrite("l2-input-vtr", true), rewrite("l2-output-vtr", false)];
     [input].into_iter().chain(nodes).chain(rewrites).collect()
+}
+
+/// Nodes that frames between layer-2 ports pass one after the other: those of a bridge, and those of a cross-connect.
+pub(crate) fn fuse(graph: &mut Graph) -> Result<(), GraphError> {
+    graph.fuse::<Then<EthernetInput, Then<L2Input, End<Bridge>>>>(&["ethernet-input", "l2-input", "l2-bridge"])?;
+    graph.fuse::<Then<EthernetInput, End<L2Input>>>(&["ethernet-input", "l2-input"])
 }

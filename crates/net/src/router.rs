@@ -262,7 +262,8 @@ impl Router {
             self.graph.add_arc(arc)?;
         }
         self.graph.add_features(local::reassembly::features())?;
-        Ok(ip::fuse(&mut self.graph)?)
+        ip::fuse(&mut self.graph)?;
+        Ok(l2::fuse(&mut self.graph)?)
     }
 
     /// Calls `listener` for every interface event from now on.

@@ -15,6 +15,7 @@
 use crate::error::OutOfMemory;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 mod array;
 mod budget;
@@ -54,6 +55,8 @@ pub struct Pages {
     base: NonNull<u8>,
     reserved: usize,
     committed: AtomicUsize,
+    /// Held while more is committed.
+    growth: Mutex<()>,
     kind: PageKind,
     budget: Budget,
 }
@@ -61,7 +64,7 @@ pub struct Pages {
 // SAFETY: the mapping belongs to the value and the address is stable; access to its contents is what the wrappers
 // around it (which state their own reasons) order.
 unsafe impl Send for Pages {}
-// SAFETY: as above; `commit` is the only method that changes state, through an atomic.
+// SAFETY: as above; `commit` is the only method that changes state, one thread at a time and through an atomic.
 unsafe impl Sync for Pages {}
 
 impl Pages {
@@ -103,7 +106,7 @@ impl Pages {
             unsafe { libc::madvise(base, size, libc::MADV_HUGEPAGE) };
         }
         let base = NonNull::new(base.cast()).ok_or(OutOfMemory)?;
-        Ok(Pages { base, reserved: size, committed: AtomicUsize::new(0), kind, budget: budget.clone() })
+        Ok(Pages { base, reserved: size, committed: AtomicUsize::new(0), growth: Mutex::default(), kind, budget: budget.clone() })
     }
 
     /// Reserved huge pages are mapped writable and without `MAP_NORESERVE`: the kernel then sets them aside now, and a
@@ -121,6 +124,7 @@ impl Pages {
                 base,
                 reserved: size,
                 committed: AtomicUsize::new(size),
+                growth: Mutex::default(),
                 kind: PageKind::Reserved,
                 budget: budget.clone(),
             }),
@@ -131,8 +135,15 @@ impl Pages {
         }
     }
 
-    /// Makes the first `bytes` bytes writable. Only the owner of the write side calls this, one thread at a time.
+    /// Makes the first `bytes` bytes writable. Where they are already, nothing is waited for.
+    #[inline]
     pub fn commit(&self, bytes: usize) -> Result<(), OutOfMemory> {
+        if bytes <= self.committed.load(Ordering::Acquire) { Ok(()) } else { self.commit_more(bytes) }
+    }
+
+    #[inline(never)]
+    fn commit_more(&self, bytes: usize) -> Result<(), OutOfMemory> {
+        let _growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         let have = self.committed.load(Ordering::Relaxed);
         if bytes <= have {
             return Ok(());
@@ -156,6 +167,20 @@ impl Pages {
         Ok(())
     }
 
+    /// Gets real memory for bytes `from..to`, which are committed first: whoever writes there later does not wait for the kernel. What
+    /// is written there stays. `false`: there is not enough memory, or the kernel is older than Linux 5.14.
+    pub fn populate(&self, from: usize, to: usize) -> bool {
+        if from >= to || self.commit(to).is_err() || !machine_has(to - from) {
+            return false;
+        }
+        let page = page_size();
+        let from = from - from % page;
+        let Ok(end) = round_up(to, page) else { return false };
+        let at = self.base.as_ptr().wrapping_add(from).cast();
+        // SAFETY: [base + from, base + end) is committed, since that goes in whole pages; the advice changes no contents.
+        unsafe { libc::madvise(at, end - from, libc::MADV_POPULATE_WRITE) == 0 }
+    }
+
     /// The start of the mapping: aligned to a page (to 2 MB unless the kind is [`PageKind::Base`]).
     #[inline(always)]
     pub fn base(&self) -> NonNull<u8> {
@@ -169,6 +194,7 @@ impl Pages {
     }
 
     /// Bytes from the start that may be written.
+    #[inline]
     pub fn committed(&self) -> usize {
         self.committed.load(Ordering::Acquire)
     }
@@ -259,6 +285,22 @@ mod tests {
             // SAFETY: as above.
             assert_eq!(unsafe { at.add(69_999).read() }, 7);
             assert!(p.resident() > 0 && p.resident() <= p.committed());
+        }
+    }
+
+    #[test]
+    fn populated_pages_are_there_and_keep_what_was_written() {
+        for kind in [PageKind::Base, PageKind::Transparent] {
+            let p = Pages::reserve(5 << 20, kind, &Budget::unlimited()).unwrap();
+            p.commit(100).unwrap();
+            // SAFETY: byte 99 is committed.
+            unsafe { p.base().as_ptr().add(99).write(7) };
+            assert!(p.populate(0, 3_000_001) && p.populate(70_000, 70_001));
+            assert!(p.resident() >= 3_000_001 && p.committed() >= 3_000_001);
+            // SAFETY: as above.
+            assert_eq!(unsafe { p.base().as_ptr().add(99).read() }, 7);
+            assert!(!p.populate(0, 7 << 20), "past the end");
+            assert!(!p.populate(5, 5), "nothing");
         }
     }
 

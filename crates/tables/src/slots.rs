@@ -6,7 +6,7 @@
 //! index is published (by a store with release order, as the tables here do), and changed by filling another one.
 
 use crate::error::OutOfMemory;
-use crate::mem::{AtomicRecord, Budget, PageKind, SharedArray};
+use crate::mem::{AtomicRecord, Budget, HUGE_PAGE, PageKind, SharedArray};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -134,6 +134,34 @@ impl<T: Slot> AtomicSlots<T> {
     pub fn memory_bytes(&self) -> usize {
         self.array.resident()
     }
+
+    /// A handle by which another thread gets memory ahead.
+    pub fn ahead(&self) -> Ahead<T> {
+        Ahead { array: self.array.clone(), ready: 0 }
+    }
+}
+
+/// Gets real memory for records before they are written, so that a data path does not wait until the kernel has cleared a page:
+/// a large page takes 50 to 500 µs. Any thread may have it; records that are there stay as they are.
+#[derive(Debug)]
+pub struct Ahead<T: Slot> {
+    array: Arc<SharedArray<T>>,
+    /// Bytes from the start that have memory.
+    ready: usize,
+}
+
+impl<T: Slot> Ahead<T> {
+    /// Gets memory for more of the records `0..n`, one large page at most; `true` while there is more to get. Where the
+    /// machine has none to spare, nothing is done: records get theirs when they are written, or are refused.
+    pub fn step(&mut self, n: usize) -> bool {
+        let end = n.min(self.array.capacity()) * size_of::<T>();
+        let to = end.min(self.ready + HUGE_PAGE);
+        if !self.array.populate(self.ready, to) {
+            return false;
+        }
+        self.ready = to;
+        to < end
+    }
 }
 
 impl<T: Slot> SlotsReader<T> {
@@ -249,6 +277,8 @@ fn load<T: Slot>(array: &SharedArray<T>, index: u32) -> T::Value {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -274,6 +304,23 @@ mod tests {
         assert_eq!((r.words::<1, 2>(7), r.words::<0, 1>(7), r.words::<3, 1>(u32::MAX)), ([8, 9], [7], [0]));
         s.slot(5).unwrap()[2].store(9, Ordering::Relaxed);
         assert_eq!(r.get(5), [5, 6, 9, 8]);
+    }
+
+    #[test]
+    fn memory_is_got_ahead_in_steps_and_changes_no_record() {
+        let n = 3 * HUGE_PAGE / 8;
+        let mut s = AtomicSlots::<AtomicU64>::with_options(n, PageKind::Transparent, &Budget::unlimited()).unwrap();
+        s.set(5, 7).unwrap();
+        let mut ahead = s.ahead();
+        let ahead = thread::spawn(move || {
+            assert!(!ahead.step(0) && !ahead.step(1000), "one step is enough for these");
+            assert!(ahead.step(n) && ahead.step(n) && !ahead.step(usize::MAX) && !ahead.step(n));
+        });
+        ahead.join().unwrap();
+        assert!(s.memory_bytes() >= 8 * n, "{} bytes", s.memory_bytes());
+        assert_eq!((s.get(5), s.get(6)), (7, 0));
+        // All is writable, without growing.
+        assert!(s.slot(n as u32 - 1).is_some());
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(crate) struct Place {
     pub(super) tried: Cell<Option<u8>>,
     /// Calls until one may be chosen; [`NEVER`] where none begins here.
     pub(super) wait: Cell<u8>,
+    /// Calls until a longer one is tried again; 0: the one in use is the longest.
+    pub(super) renew: Cell<u8>,
     pub(super) peak: Cell<NodePeak>,
 }
 
@@ -46,6 +48,7 @@ impl Place {
             chain: Cell::new(None),
             tried: Cell::new(None),
             wait: Cell::new(NEVER),
+            renew: Cell::new(0),
             peak: Cell::default(),
         }
     }
@@ -63,10 +66,24 @@ impl Place {
     #[inline(always)]
     pub(super) fn judge_chain(&self, at: u8, n: usize, left: usize) {
         if left * 8 > n {
-            self.chain.set(None);
-            self.tried.set(Some(at));
-            self.wait.set(PAUSE);
+            self.look_again(Some(at), PAUSE);
+            return;
         }
+        let renew = self.renew.get();
+        if renew != 0 {
+            self.renew.set(renew - 1);
+            if renew == 1 {
+                self.look_again(None, 0);
+            }
+        }
+    }
+
+    /// The node runs by itself, and after so many calls a chain is chosen again: one behind `tried`.
+    pub(super) fn look_again(&self, tried: Option<u8>, wait: u8) {
+        self.chain.set(None);
+        self.tried.set(tried);
+        self.wait.set(wait);
+        self.renew.set(0);
     }
 
     /// Whether it is time to look for a chain, after a call of the node by itself.
@@ -79,7 +96,8 @@ impl Place {
         wait == 0
     }
 
-    /// Takes up a chain after a call whose packets all went to `next`: of several the one behind that which was not right last.
+    /// Takes up a chain after a call whose packets all went to `next`: of several, the longest first, the one behind that which was not
+    /// right last.
     #[inline(never)]
     pub(super) fn choose_chain(&self, id: u16, next: u16, chains: &[ChainSlot]) {
         let begins = |at: &u8| {
@@ -91,6 +109,7 @@ impl Place {
         let at = all.find(|at| Some(*at) > self.tried.get()).or(first);
         self.chain.set(at);
         self.wait.set(if at.is_some() { 0 } else { PAUSE });
+        self.renew.set(if at == first { 0 } else { RENEW });
     }
 
     /// Whether packets leave the graph here, sent, consumed or dropped.
@@ -120,5 +139,7 @@ pub(super) struct ChainSlot {
 
 /// In place of a number of calls: no chain begins there.
 pub(super) const NEVER: u8 = u8::MAX;
+/// Calls of a chain that is not the longest until a longer one is tried.
+const RENEW: u8 = u8::MAX;
 /// Calls of a node by itself after its chain was not right, or after there was none for what came.
 const PAUSE: u8 = 8;

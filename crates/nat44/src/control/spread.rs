@@ -95,7 +95,11 @@ impl Nat {
     }
 
     /// Gives a thread its state, on that thread, which alone locks it.
-    pub(super) fn put_state(&self, router: &mut Router, thread: usize, state: Option<ThreadNat>) {
+    pub(super) fn put_state(&mut self, router: &mut Router, thread: usize, state: Option<ThreadNat>) {
+        match &state {
+            Some(state) => drop(self.ahead.insert(thread, state.sessions.ahead())),
+            None => drop(self.ahead.remove(&thread)),
+        }
         let Some(shared) = self.parts.threads.get(thread).cloned() else { return };
         if router.graph.fleet().threads().contains(&thread) {
             let [counters, _] = self.parts.counters.clone();

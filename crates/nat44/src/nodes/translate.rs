@@ -246,11 +246,47 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         }
     }
 
+    /// Where the thread is among those that have sessions.
+    fn position(&self, config: &NatConfig) -> usize {
+        config.threads.iter().position(|t| *t == self.thread).unwrap_or(0)
+    }
+
     fn ways(&self) -> Ways<'_> {
         Ways { egress: &self.egress, interfaces: &self.interfaces }
     }
 
-    /// Everything that is not a plain packet of a known session.
+    /// Plain packet `k` of a group, whose session was not where it is in most cases, or is to be begun.
+    #[inline(never)]
+    fn unknown(
+        &mut self,
+        nat: &mut ThreadNat,
+        config: &NatConfig,
+        packet: &mut Pkt<'_>,
+        (group, k): (&[Work], usize),
+        draws: &mut Option<Draws>,
+        now: u32,
+    ) -> (Verdict, Option<Drop>) {
+        let x = &group[k];
+        let draw = (!OUTSIDE && x.id.is_none())
+            .then(|| draws.get_or_insert_with(|| foresee(nat, config, self.position(config), group))[k]);
+        let known = nat.sessions.find(x.key);
+        let outcome = known.map_or_else(
+            || {
+                let tcp_flags = if x.key.proto() == 6 { packet.head_at::<u8, 33>() } else { 0 };
+                self.begin(nat, config, packet, x.key, tcp_flags, (now, draw))
+            },
+            Outcome::Session,
+        );
+        let id = match self.session_or_end(config, packet, outcome) {
+            Ok(id) => id,
+            Err(end) => return end,
+        };
+        self.counted_by = nat.sessions.line(id).and_then(|line| output_of((line[4].load(Relaxed) >> 48) as u16));
+        let begun = self.begun(known, id);
+        (self.plain(nat, config, packet, x, id, now), begun)
+    }
+
+    /// Everything that is not a plain packet.
     #[inline(never)]
     fn rest(&mut self, nat: &mut ThreadNat, config: &NatConfig, packet: &mut Pkt<'_>, now: u32) -> (Verdict, Option<Drop>) {
         let fib = self.fib(packet);
@@ -265,26 +301,16 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             Some(id) => Outcome::Session(id),
             // An error about a packet of no session begins none (RFC 5508, REQ-4).
             None if is_error => self.without_session(config, packet, key),
-            None => self.begin(nat, config, packet, key, flow.tcp_flags, now),
+            None => self.begin(nat, config, packet, key, flow.tcp_flags, (now, None)),
         };
         let outcome = self.checked(nat, packet, outcome);
-        let id = match outcome {
-            Outcome::Session(id) => id,
-            Outcome::Error(aux) => {
-                packet.set_aux(aux);
-                return (Next::IcmpError.into(), None);
-            }
-            Outcome::Turn => return (Next::In2Out.into(), Some(Drop::Passed)),
-            Outcome::Pass => return (on_arc(&self.arc, config, packet, OUTSIDE, Next::Lookup.into()), Some(Drop::Passed)),
-            Outcome::Drop(reason) => return (packet.drop(reason), None),
+        let id = match self.session_or_end(config, packet, outcome) {
+            Ok(id) => id,
+            Err(end) => return end,
         };
         let Some(mut session) = nat.sessions.get(id) else { return (packet.drop(Drop::NoTranslation), None) };
         self.counted_by = output_of(session.output);
-        // Whatever follows the first packet in the same group of packets has not found a session that was there before either.
-        let is_fresh = known.is_none() || self.fresh.contains(&id);
-        if known.is_none() {
-            self.fresh.push(id);
-        }
+        let begun = self.begun(known, id);
         let other = if OUTSIDE { session.i2o } else { session.o2i };
         flow.change(packet, other.back_addrs(), other.back_ports());
         // An error is no sign of life of the flow (RFC 5508, REQ-6).
@@ -304,8 +330,36 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 clamp(config, packet, at, flow.tcp_flags);
             }
         }
-        let begun = is_fresh.then_some(Drop::Begun);
         (self.leave(config, packet, other, fib, session.flags), begun)
+    }
+
+    /// The session that a packet goes on by, or where it goes without one and what is counted.
+    fn session_or_end(
+        &self,
+        config: &NatConfig,
+        packet: &mut Pkt<'_>,
+        outcome: Outcome,
+    ) -> Result<SessionId, (Verdict, Option<Drop>)> {
+        Err(match outcome {
+            Outcome::Session(id) => return Ok(id),
+            Outcome::Error(aux) => {
+                packet.set_aux(aux);
+                (Next::IcmpError.into(), None)
+            }
+            Outcome::Turn => (Next::In2Out.into(), Some(Drop::Passed)),
+            Outcome::Pass => (on_arc(&self.arc, config, packet, OUTSIDE, Next::Lookup.into()), Some(Drop::Passed)),
+            Outcome::Drop(reason) => (packet.drop(reason), None),
+        })
+    }
+
+    /// Notes a session that was not `known`, and says whether a packet counts as one that has begun its session: whatever follows the first
+    /// one in the same group of packets has not found a session that was there before either.
+    fn begun(&mut self, known: Option<SessionId>, id: SessionId) -> Option<Drop> {
+        let is_fresh = known.is_none() || self.fresh.contains(&id);
+        if known.is_none() {
+            self.fresh.push(id);
+        }
+        is_fresh.then_some(Drop::Begun)
     }
 
     /// A packet that has a session but will not leave, for its TTL or its size, is answered.
@@ -373,10 +427,18 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         if !crosses || config.forwarding { Outcome::Pass } else { Outcome::Drop(Drop::NoTranslation) }
     }
 
-    fn begin(&mut self, nat: &mut ThreadNat, config: &NatConfig, packet: &Pkt<'_>, key: Key, tcp_flags: u8, now: u32) -> Outcome {
+    fn begin(
+        &mut self,
+        nat: &mut ThreadNat,
+        config: &NatConfig,
+        packet: &Pkt<'_>,
+        key: Key,
+        tcp_flags: u8,
+        (now, draw): (u32, Option<u32>),
+    ) -> Outcome {
         // A connection begins with a SYN; what has none is of one that nobody knows here any more.
         let non_syn = key.proto() == 6 && tcp_flags & SYN_ACK != SYN && !config.non_syn;
-        let position = config.threads.iter().position(|t| *t == self.thread).unwrap_or(0);
+        let position = self.position(config);
         let begun = if OUTSIDE {
             match config.mapping_of_external(key.dst(), key.proto()) {
                 Some(mapping) if non_syn && !mapping.identity => return Outcome::Drop(Drop::NonSyn),
@@ -406,7 +468,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             if ttl <= 1 {
                 return Outcome::Error(TTL_EXPIRED);
             }
-            let begun = nat.begin_in2out(config, position, key, exit.fib, now);
+            let begun = nat.begin_in2out(config, position, key, exit.fib, now, draw);
             if let (Ok(Some(id)), Some(by)) = (begun, exit.by.filter(|by| config.outputs.contains(by))) {
                 nat.sessions.set_output(id, by);
             }
@@ -459,6 +521,22 @@ pub(super) fn end_waits<const OUTSIDE: bool>(cx: &mut NodeCx<'_>, early: &mut Ea
     }
     early.expire(fragments, Some(now), &mut out);
     out.into_iter().for_each(|packet| cx.drop_packet(packet, Drop::EarlyFragment));
+}
+
+/// By position in a group, the numbers that decide the ports of sessions that its packets may begin.
+type Draws = [u32; GROUP];
+
+/// Asks for the lines that packets of no session will need to begin theirs: first of all their hosts', which the others depend on. That is
+/// done at the first such packet of a group, so that groups of established ones do nothing for it.
+#[inline(never)]
+fn foresee(nat: &mut ThreadNat, config: &NatConfig, position: usize, group: &[Work]) -> Draws {
+    let unknown = |work: &&Work| work.plain && work.id.is_none();
+    group.iter().filter(unknown).for_each(|work| nat.prefetch_host(work.key));
+    let mut draws = [0; GROUP];
+    for (draw, work) in draws.iter_mut().zip(group).filter(|(_, work)| unknown(work)) {
+        *draw = nat.foresee(config, position, work.key);
+    }
+    draws
 }
 
 /// Follows a connection's state; its timeout may be another one then.
@@ -526,7 +604,8 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
             for work in work.iter_mut().take(group).filter(|work| work.plain) {
                 work.id = nat.sessions.candidate(work.hash);
             }
-            for (k, work) in work.iter().enumerate().take(group) {
+            let (group, mut draws) = (&work[..group], None);
+            for (k, work) in group.iter().enumerate() {
                 let mut packet = cx.packet(frame, start + k);
                 tally.turn(packet.rx_if(), &self.counters, self.thread);
                 if !OUTSIDE && config.both && is_done(&packet) {
@@ -547,7 +626,11 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
                         self.plain(nat, config, &mut packet, work, id, now)
                     }
                     None => {
-                        let (verdict, counted) = self.rest(nat, config, &mut packet, now);
+                        let (verdict, counted) = if work.plain {
+                            self.unknown(nat, config, &mut packet, (group, k), &mut draws, now)
+                        } else {
+                            self.rest(nat, config, &mut packet, now)
+                        };
                         if let Some(of) = self.waits.take() {
                             let bytes = packet.total_len();
                             let (packet, taken) = packet.take();

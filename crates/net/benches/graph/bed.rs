@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quiver_buffer::RegionConfig;
 use quiver_graph::{
-    Frame, IfIndex, InputNode, Level, LoopConfig, NoDrops, NoNext, NodeCx, NodeFigures, NodeId, NodeSpec, Packet, VectorNode,
-    next_nodes,
+    ArcPoint, Batch, FastPath, FeatureSpec, Frame, IfIndex, InputNode, Level, LoopConfig, NoDrops, NoNext, Node, NodeCx,
+    NodeFigures, NodeId, NodeSpec, Packet, Pkt, Sent, Shared, VectorNode, Verdict, flags, next_nodes,
 };
 use quiver_net::fib::{Path, Source as RouteSource};
 use quiver_net::interface::{InterfaceKind, Kind, L2Mode, NewInterface, Tx};
@@ -123,6 +123,39 @@ impl VectorNode for Sink {
     }
 }
 
+/// Name of the node of [`Feature`].
+pub const FEATURE: &str = "bench-feature";
+
+next_nodes! { enum FeatureNext { Lookup = "ip4-lookup" } }
+
+/// A feature that looks at each packet's TTL and lets all pass.
+#[derive(Clone)]
+struct Feature {
+    arc: ArcPoint,
+}
+
+impl Node<Shared> for Feature {
+    type Next = FeatureNext;
+    type Drop = NoDrops;
+
+    #[inline(always)]
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_, Shared>) -> Verdict {
+        self.arc.next(packet.rx_if(), FeatureNext::Lookup.into())
+    }
+}
+
+impl FastPath<Shared> for Feature {
+    #[inline(always)]
+    fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
+        let interface = batch.first_rx_if();
+        let spent = batch.heads::<u8, 8>().iter().fold(false, |spent, ttl| spent | (*ttl <= 1));
+        if spent || !batch.all_from(interface, flags::CHAINED) {
+            return None;
+        }
+        Some(batch.send_all(self.arc.next(interface, FeatureNext::Lookup.into())))
+    }
+}
+
 /// A router under measurement.
 pub struct Bed {
     router: Router,
@@ -200,6 +233,18 @@ impl Bed {
         let prefix = IpPrefix::new(address, len).expect("a prefix");
         // Prefixes that the router keeps for itself are in some tables; the addresses below avoid them.
         let _ = self.router.add_route(0, prefix, RouteSource::Cli, vec![Path::neighbor(tx, next)]);
+    }
+
+    /// Puts a feature between input and look-up.
+    pub fn add_feature(&mut self) {
+        const ARC: &str = "ip4-unicast";
+        let arc = ArcPoint::new();
+        let node = NodeSpec::fast(FEATURE, Feature { arc: arc.clone() }).on_arc(ARC, arc);
+        let graph = &mut self.router.graph;
+        graph.add(vec![node]).expect("feature");
+        let feature = FeatureSpec { arc: ARC, node: FEATURE.into(), before: Vec::new(), after: Vec::new() };
+        graph.add_features(vec![feature]).expect("feature");
+        graph.set_feature(ARC, FEATURE, self.rx, true).expect("feature");
     }
 
     /// Fills the ring, in shuffled order: in a row, the processor's own prefetcher would hide the misses.

@@ -15,6 +15,7 @@ pub struct Path {
 }
 
 const V4: &[&str] = &["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite", "x1-output"];
+const FEATURE: &[&str] = &["ethernet-input", "ip4-input", bed::FEATURE, "ip4-lookup", "ip4-rewrite", "x1-output"];
 const V6: &[&str] = &["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite", "x1-output"];
 const BRIDGE: &[&str] = &["ethernet-input", "l2-input", "l2-bridge", "x1-output"];
 const L2: &[&str] = &["ethernet-input", "l2-input", "x1-output"];
@@ -28,11 +29,16 @@ pub fn paths(wanted: impl Fn(&str) -> bool, ring: usize) -> Vec<Path> {
             paths.push(Path { name, nodes, bed: make() });
         }
     };
-    add("ip4-1024", V4, &|| {
-        let mut bed = Bed::new(Way::Route4 { prefixes: vec![(0x0b00_0000, 16)] });
-        bed.fill(ring, |i| Flow::V4 { src: 0x0a00_0002 + (i % 246), dst: 0x0b00_0000 + (i % 1024) });
-        bed
-    });
+    for (name, nodes) in [("ip4-1024", V4), ("ip4-feature", FEATURE)] {
+        add(name, nodes, &|| {
+            let mut bed = Bed::new(Way::Route4 { prefixes: vec![(0x0b00_0000, 16)] });
+            if nodes == FEATURE {
+                bed.add_feature();
+            }
+            bed.fill(ring, |i| Flow::V4 { src: 0x0a00_0002 + (i % 246), dst: 0x0b00_0000 + (i % 1024) });
+            bed
+        });
+    }
     add("ip4-bgp", V4, &|| {
         let (table, _) = synth::full_table4();
         let addresses = synth::addresses4(&table, bed::RING, 7);

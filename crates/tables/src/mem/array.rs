@@ -38,11 +38,17 @@ impl<T: AtomicRecord> SharedArray<T> {
     }
 
     /// Makes the first `n` records writable.
+    #[inline]
     pub fn commit(&self, n: usize) -> Result<(), OutOfMemory> {
         if n > self.capacity {
             return Err(OutOfMemory);
         }
         self.pages.commit(n * size_of::<T>())
+    }
+
+    /// Gets real memory for bytes `from..to`; see [`Pages::populate`].
+    pub fn populate(&self, from: usize, to: usize) -> bool {
+        self.pages.populate(from, to)
     }
 
     /// How many records fit into the reservation; all of them may be read.
@@ -57,6 +63,7 @@ impl<T: AtomicRecord> SharedArray<T> {
     }
 
     /// How many records are writable.
+    #[inline]
     pub fn committed(&self) -> usize {
         (self.pages.committed() / size_of::<T>()).min(self.capacity)
     }
@@ -74,6 +81,7 @@ impl<T: AtomicRecord> SharedArray<T> {
     }
 
     /// The record at `i` for storing, or nothing where it is not writable.
+    #[inline]
     pub fn writable(&self, i: usize) -> Option<&T> {
         // SAFETY: committed() never exceeds the capacity.
         (i < self.committed()).then(|| unsafe { self.at(i) })

@@ -270,14 +270,15 @@ fn machine_has(bytes: usize) -> bool {
 pub(crate) mod tests {
     use super::*;
 
-    /// Whether the kernel can populate pages at all: one older than Linux 5.14 cannot, nor QEMU's emulation of one. Asked without
-    /// [`Pages`], so that what is wrong there is not taken for that.
+    /// Whether the kernel can populate pages at all: one older than Linux 5.14 refuses, and QEMU's emulation of one says yes and does
+    /// nothing. Asked without [`Pages`], so that what is wrong there is not taken for that.
     pub(crate) fn can_populate() -> bool {
         let (size, flags) = (page_size(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new anonymous mapping of one page, asked about and unmapped again.
+        // SAFETY: a new anonymous mapping of one page, asked for and about, and unmapped again.
         let can = unsafe {
             let page = libc::mmap(null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-            let can = page != libc::MAP_FAILED && libc::madvise(page, size, libc::MADV_POPULATE_WRITE) == 0;
+            let advised = page != libc::MAP_FAILED && libc::madvise(page, size, libc::MADV_POPULATE_WRITE) == 0;
+            let can = advised && NonNull::new(page.cast()).is_some_and(|page| resident(page, size) == size);
             libc::munmap(page, size);
             can
         };

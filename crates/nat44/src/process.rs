@@ -21,7 +21,7 @@ use crate::thread::lock;
 /// Name of the process.
 pub(crate) const NAME: &str = "nat44";
 const SECOND: u64 = 1_000_000_000;
-/// Session numbers looked at in one go: some 20 µs of a worker.
+/// Session numbers looked at in one go: some 20 µs of a worker, and up to a millisecond where all of these sessions end.
 const STEP: u32 = 1024;
 /// Sessions whose timers are looked at each second on a thread without packets.
 const EXPIRE: usize = 4096;

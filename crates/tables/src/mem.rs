@@ -167,8 +167,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Gets real memory for bytes `from..to`, which are committed first: whoever writes there later does not wait for the kernel. What
-    /// is written there stays. `false`: there is not enough memory, or the kernel is older than Linux 5.14.
+    /// Commits bytes `from..to` and gets real memory for them, so that a later write does not wait for the kernel. Contents stay.
+    /// `false`: there is not enough memory, or the kernel is older than Linux 5.14.
     pub fn populate(&self, from: usize, to: usize) -> bool {
         if from >= to || self.commit(to).is_err() || !machine_has(to - from) {
             return false;

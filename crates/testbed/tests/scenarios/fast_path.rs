@@ -220,9 +220,9 @@ fn commands_take_effect(hook: Hook) {
         eventually("they pass again", BOUND, || scene.a.pings(TwoHosts::B4, 1).unwrap());
     }
     drop(flood);
-    // A trace sees what would have stayed in the kernel.
+    // A trace sees what would have stayed in the kernel. Hosts ask for each other meanwhile, so it has room for more than a ping.
     ready(&scene, &router);
-    router.cli(&format!("trace add {input} 1")).unwrap();
+    router.cli(&format!("trace add {input} 100")).unwrap();
     eventually("the trace has a packet", BOUND, || {
         scene.a.pings(TwoHosts::B4, 1).unwrap() && router.cli("show trace").unwrap().contains("ip4-rewrite")
     });

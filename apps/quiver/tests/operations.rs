@@ -162,6 +162,8 @@ fn how_nodes_run_can_be_changed_while_they_do() {
         "ethernet-input -> ip6-input -> ip6-lookup -> ip6-rewrite",
         "ip4-input -> ip4-lookup -> ip4-rewrite",
         "ip6-input -> ip6-lookup -> ip6-rewrite",
+        "ethernet-input -> ethernet-vlan -> ip4-input",
+        "ethernet-input -> ethernet-vlan -> ip6-input",
         "ethernet-input -> ip4-input",
         "ethernet-input -> ip6-input",
         "ip4-lookup -> ip4-rewrite",

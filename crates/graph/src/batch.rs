@@ -231,6 +231,29 @@ impl<'a, const W: usize> Batch<'a, W> {
         true
     }
 
+    /// Puts the same link header of 16 to 24 bytes in front of the data of every packet: the last so many of these 24. `false` and no change
+    /// where it is shorter, or a packet has less than 24 bytes of headroom.
+    #[inline(always)]
+    pub fn prepend_same(&mut self, header: [u64; 3], len: u32) -> bool {
+        let len = len.min(24);
+        if len < 16 || !self.all_have_room(24) {
+            return false;
+        }
+        let first = first_of(header, len);
+        let mut k = 0;
+        while k < W {
+            // SAFETY: F2: the data offset is 24 or more, so the 24 bytes in front of it lie in the buffer.
+            unsafe {
+                self.data[k].sub(len as usize).cast::<u64>().write_unaligned(first);
+                self.data[k].sub(16).cast::<[u64; 2]>().write_unaligned([header[1], header[2]]);
+            }
+            k += 1;
+        }
+        self.put_spans(each(|k| self.spans[k].wrapping_add(len).wrapping_sub(len << 16)));
+        self.data = each(|k| self.data[k].wrapping_sub(len as usize));
+        true
+    }
+
     /// Puts a link header in front of the data of every packet: for a position, the last so many of 24 bytes. What is too much lands in the
     /// headroom. `false` and no change where a packet has less than 24 bytes of headroom.
     #[inline(always)]
@@ -242,13 +265,26 @@ impl<'a, const W: usize> Batch<'a, W> {
         let mut k = 0;
         while k < W {
             let (bytes, len) = header(k);
-            // SAFETY: F2: the data offset is 24 or more, so the 24 bytes in front of it lie in the buffer.
-            unsafe { self.data[k].sub(24).cast::<[u64; 3]>().write_unaligned(bytes) };
             lens[k] = len.min(24);
+            // SAFETY: F2: the data offset is 24 or more, so the 24 bytes in front of it lie in the buffer.
+            unsafe {
+                if lens[k] > 16 {
+                    self.data[k].sub(lens[k] as usize).cast::<u64>().write_unaligned(first_of(bytes, lens[k]));
+                }
+                self.data[k].sub(16).cast::<[u64; 2]>().write_unaligned([bytes[1], bytes[2]]);
+            }
             k += 1;
         }
         self.put_spans(each(|k| self.spans[k].wrapping_add(lens[k]).wrapping_sub(lens[k] << 16)));
         self.data = each(|k| self.data[k].wrapping_sub(lens[k] as usize));
         true
     }
+}
+
+/// The first word of a header of 16 to 24 bytes, which are the last ones of these: by a store for it, one that overlaps it, and one for the
+/// rest, it stays on the line where the frame began, if that had as long a header.
+#[inline(always)]
+pub(crate) fn first_of(bytes: [u64; 3], len: u32) -> u64 {
+    let pair = u128::from(u64::from_le(bytes[0])) | u128::from(u64::from_le(bytes[1])) << 64;
+    ((pair >> (8 * (24 - len))) as u64).to_le()
 }

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use quiver_buffer::{HEADER_WINDOW, Meta, NO_BUFFER};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::batch::first_of;
 use crate::frame::{IF_MASK, IfIndex, Span, flags};
 use crate::memory::{self, Memory, Private, Shared};
 use crate::node::{DropReasons, Verdict};
@@ -278,8 +279,8 @@ impl<'a, M: Memory> Pkt<'a, M> {
     /// Puts the last `len` of 24 bytes in front of the data; `false` and no change where the headroom is too small for all of
     /// them.
     ///
-    /// 14 bytes, an Ethernet header, are two stores that overlap: it then stays on the line where the frame began. For any
-    /// other length it is three stores, and what is too much lands in the headroom.
+    /// Stores overlap, so that the header stays on the line where the frame began. What shorter ones than 16 bytes have too much lands in the
+    /// headroom.
     #[inline(always)]
     pub fn prepend(&mut self, bytes: [u64; 3], len: usize) -> bool {
         let fits = (self.span >> 16) as usize >= 24;
@@ -293,7 +294,10 @@ impl<'a, M: Memory> Pkt<'a, M> {
                     memory::write::<M, u64>(data.sub(14), &first.to_le());
                     memory::write::<M, u64>(data.sub(8), &bytes[2]);
                 } else {
-                    memory::write::<M, [u64; 3]>(data.sub(24), &bytes);
+                    if len > 16 {
+                        memory::write::<M, u64>(data.sub(len.min(24)), &first_of(bytes, len.min(24) as u32));
+                    }
+                    memory::write::<M, [u64; 2]>(data.sub(16), &[bytes[1], bytes[2]]);
                 }
             }
             let n = len.min(24) as u32;

@@ -44,7 +44,8 @@ mod paths;
 /// Option of the program that runs under callgrind.
 const FUSED: &str = "--fused";
 /// Paths whose tables do not depend on files that a machine may lack.
-const PATHS: [&str; 6] = ["ip4-1024", "ip4-feature", "ip6-few", "l2-xconnect", "l2-bridge-2", "l2-bridge-10"];
+const PATHS: [&str; 8] =
+    ["ip4-1024", "ip4-feature", "ip4-vlan", "ip4-qinq", "ip6-few", "l2-xconnect", "l2-bridge-2", "l2-bridge-10"];
 /// Packets in turn unless said: one vector, always the same.
 const PACKETS: usize = 256;
 /// Vectors before those that are counted.

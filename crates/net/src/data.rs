@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicU64;
 
 use quiver_graph::{IfIndex, MAX_INTERFACES};
-use quiver_tables::slots::{AtomicSlots, SlotsReader};
+use quiver_tables::slots::{AtomicSlots, SlotsReader, SlotsView};
 use quiver_wire::MacAddr;
 
 use crate::fib::{AdjTable, LbTable};
@@ -97,6 +97,12 @@ impl IfTable {
         word
     }
 
+    /// The records for a few reads.
+    #[inline(always)]
+    pub(crate) fn view(&self) -> IfView<'_> {
+        IfView(self.0.view())
+    }
+
     /// [`if_flags`]: one load.
     #[inline(always)]
     pub fn flags(&self, interface: IfIndex) -> u16 {
@@ -115,6 +121,19 @@ impl IfTable {
     pub fn l2(&self, interface: IfIndex) -> (IfIndex, u16) {
         let [word] = self.0.words::<2, 1>(interface.0);
         (IfIndex(word as u32), (word >> 32) as u16)
+    }
+}
+
+/// Interface records for a few reads.
+#[derive(Clone, Copy)]
+pub(crate) struct IfView<'a>(SlotsView<'a, [AtomicU64; 4]>);
+
+impl IfView<'_> {
+    /// As [`IfTable::link`].
+    #[inline(always)]
+    pub fn link(self, interface: IfIndex) -> u64 {
+        let [word] = self.0.words::<0, 1>(interface.0);
+        word
     }
 }
 

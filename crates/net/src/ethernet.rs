@@ -13,6 +13,7 @@ pub use input::EthernetInput;
 pub(crate) use more::MoreMacs;
 use quiver_graph::{ArcPoint, ArcSpec, NodeSpec};
 
+use crate::run_counter::RunCounter;
 use crate::{Router, trace};
 
 /// The nodes of this module.
@@ -22,10 +23,10 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let vlan = vlan::EthernetVlan {
         interfaces: interfaces.clone(),
         table: router.vlans.snapshot(),
-        counters: router.graph.interfaces().clone(),
+        memory: vlan::Memory::new(),
+        count: RunCounter::new(&router.graph.interfaces().rx),
         unknown: unknown[1].clone(),
         more: router.more_macs.snapshot(),
-        thread: 0,
     };
     let input = EthernetInput::new(interfaces, unknown[0].clone(), router.more_macs.snapshot());
     let [of_input, of_vlan] = unknown;

@@ -17,10 +17,12 @@ use std::fmt::Write as _;
 use quiver_graph::{ArcPoint, ArcSpec, End, Graph, GraphError, NodeSpec, Then, TraceEntry};
 
 use crate::ethernet::EthernetInput;
+use crate::ethernet::vlan::EthernetVlan;
 use crate::icmp::NoRoute;
+use crate::run_counter::RunCounter;
 use crate::{Router, trace};
 use ends::{Ip4Null, Ip6LinkLocal, Ip6Null, IpDrop};
-use lookup::{LookupIn, RunCounter, Tables};
+use lookup::{LookupIn, Tables};
 
 mod address;
 pub(crate) mod api;
@@ -113,7 +115,7 @@ fn input_node<F: InputFamily>(router: &Router) -> NodeSpec {
     let counters = router.graph.interfaces();
     let counter = if F::ID == FamilyId::V4 { &counters.ip4 } else { &counters.ip6 };
     let points = [ArcPoint::new(), ArcPoint::new()];
-    let node = Input::<F>::new(router.data.interfaces.clone(), points.clone(), counter.clone());
+    let node = Input::<F>::new(router.data.interfaces.clone(), points.clone(), counter);
     let ([unicast, multicast], names) = (points, arc_names(F::ID));
     let spec = NodeSpec::fast(format!("{}-input", F::ID.node_prefix()), node);
     spec.on_arc(names[0], unicast).on_arc(names[1], multicast).traced(trace::ip(F::ID))
@@ -143,6 +145,8 @@ pub(crate) fn fuse(graph: &mut Graph) -> Result<(), GraphError> {
     graph.fuse::<Then<EthernetInput, Ip<V6>>>(&["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite"])?;
     graph.fuse::<Ip<V4>>(&["ip4-input", "ip4-lookup", "ip4-rewrite"])?;
     graph.fuse::<Ip<V6>>(&["ip6-input", "ip6-lookup", "ip6-rewrite"])?;
+    graph.fuse::<Then<EthernetInput, Then<EthernetVlan, End<Input<V4>>>>>(&["ethernet-input", "ethernet-vlan", "ip4-input"])?;
+    graph.fuse::<Then<EthernetInput, Then<EthernetVlan, End<Input<V6>>>>>(&["ethernet-input", "ethernet-vlan", "ip6-input"])?;
     graph.fuse::<Then<EthernetInput, End<Input<V4>>>>(&["ethernet-input", "ip4-input"])?;
     graph.fuse::<Then<EthernetInput, End<Input<V6>>>>(&["ethernet-input", "ip6-input"])?;
     graph.fuse::<Out<V4>>(&["ip4-lookup", "ip4-rewrite"])?;

@@ -40,6 +40,7 @@ mod random;
 pub mod restart;
 mod router;
 pub mod rss;
+mod run_counter;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -215,6 +215,11 @@ impl SimpleCounters {
         self.0.add::<0>(thread, index, n);
     }
 
+    /// The counts of one thread, to be added to by that thread only.
+    pub fn row(self: &Arc<Self>, thread: usize) -> SimpleRow {
+        SimpleRow(Row { first: self.0.element(thread, 0), capacity: self.0.capacity, counters: Arc::clone(self) })
+    }
+
     /// One thread's count of an object; 0 where there is none.
     pub fn get(&self, thread: usize, index: u32) -> u64 {
         self.0.get::<0>(thread, index)
@@ -316,6 +321,23 @@ impl<const N: usize> SimpleRows<N> {
             let word = unsafe { first.add(index).as_ref() };
             word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
         }
+    }
+}
+
+/// One thread's counts of [`SimpleCounters`].
+#[derive(Clone)]
+pub struct SimpleRow(Row<1, SimpleCounters>);
+
+impl SimpleRow {
+    /// The row of another thread.
+    pub fn of_thread(&self, thread: usize) -> Self {
+        self.0.counters.row(thread)
+    }
+
+    /// As [`SimpleCounters::add`].
+    #[inline(always)]
+    pub fn add(&self, index: u32, n: u64) {
+        self.0.add(index, [n]);
     }
 }
 

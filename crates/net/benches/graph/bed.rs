@@ -10,7 +10,7 @@ use quiver_graph::{
     NodeFigures, NodeId, NodeSpec, Packet, Pkt, Sent, Shared, VectorNode, Verdict, flags, next_nodes,
 };
 use quiver_net::fib::{Path, Source as RouteSource};
-use quiver_net::interface::{InterfaceKind, Kind, L2Mode, NewInterface, Tx};
+use quiver_net::interface::{InterfaceKind, Kind, L2Mode, NewInterface, SubMatch, Tx, VlanId};
 use quiver_net::l2::{MacKind, PortKind};
 use quiver_net::{Router, RouterConfig};
 use quiver_tables::synth;
@@ -29,6 +29,9 @@ const ETHERNET: usize = 14;
 pub enum Way {
     /// IPv4 routes, next hops drawn by prefix.
     Route4 { prefixes: Vec<(u32, u8)> },
+    /// The same between VLANs: packets come from one of so many customers, each behind two tags of its own, or with one tag where there is
+    /// one; all leave with one tag.
+    Vlans { customers: u32, prefixes: Vec<(u32, u8)> },
     /// IPv6 routes, next hops drawn by prefix.
     Route6 { prefixes: Vec<(u128, u8)> },
     /// Frames pass whole.
@@ -47,8 +50,33 @@ pub enum Flow {
         src: u128,
         dst: u128,
     },
+    /// Of a customer, behind tags.
+    Tagged {
+        tags: Vec<u16>,
+        customer: u32,
+        dst: u32,
+    },
     /// Destination and source in a bridge, by number.
     Stations(u32, u32),
+}
+
+/// VLANs of the one customer, and of what is behind x1.
+const VLANS: [u16; 2] = [10, 30];
+
+/// Address of the first customer.
+const CUSTOMERS: u32 = 0x6440_0000;
+
+/// Tags of a customer, from the first TPID on: the service provider's says which of 64, the customer's which of those.
+fn customer_tags(n: u32) -> [u16; 4] {
+    [EtherType::QINQ.0, 1 + (n % 64) as u16, EtherType::VLAN.0, 1 + (n / 64) as u16]
+}
+
+impl Flow {
+    /// Of one of so many customers.
+    pub fn of_customer(n: u32, customers: u32, dst: u32) -> Self {
+        let tags = if customers == 1 { vec![EtherType::VLAN.0, VLANS[0]] } else { customer_tags(n).to_vec() };
+        Self::Tagged { tags, customer: n, dst }
+    }
 }
 
 type Ring = Arc<Mutex<VecDeque<Packet>>>;
@@ -77,9 +105,19 @@ impl InputNode for Source {
 struct Sink {
     ring: Ring,
     router: MacAddr,
-    /// In a bridge: how many stations there are. Each packet's next turn is between two others of them.
-    stations: Arc<AtomicU32>,
+    turn: Arc<Turn>,
     random: u64,
+}
+
+/// What packets are made ready for.
+#[derive(Default)]
+struct Turn {
+    /// In a bridge: how many stations there are. Each packet's next turn is between two others of them.
+    stations: AtomicU32,
+    /// Customers behind tags, whose packets get these again.
+    customers: AtomicU32,
+    /// The interface by which packets come: where they have tags, the sub-interface took its place.
+    rx: AtomicU32,
 }
 
 /// Address of a station; even ones are behind x0, odd ones behind x1.
@@ -102,14 +140,19 @@ impl VectorNode for Sink {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         for i in 0..frame.len() {
             let mut packet = cx.packet(frame, i);
-            let stations = self.stations.load(Ordering::Relaxed);
+            let stations = self.turn.stations.load(Ordering::Relaxed);
             if stations > 0 {
                 packet.set_head(two_stations(&mut self.random, stations));
                 ring.push_back(packet.take().0);
                 continue;
             }
-            packet.set_head(self.router);
             let ether_type = packet.head_at::<U16Be, 12>().get();
+            if ether_type == EtherType::VLAN.0 {
+                self.retag(&mut packet);
+                ring.push_back(packet.take().0);
+                continue;
+            }
+            packet.set_head(self.router);
             if ether_type == EtherType::IPV4.0 {
                 let mut header: Ipv4Header = packet.head_at::<_, ETHERNET>();
                 header.ttl = 64;
@@ -119,6 +162,27 @@ impl VectorNode for Sink {
                 packet.set_head_at::<u8, 21>(64);
             }
             ring.push_back(packet.take().0);
+        }
+    }
+}
+
+impl Sink {
+    /// Gives a packet the tags that it came with, and its time to live.
+    fn retag(&self, packet: &mut Pkt<'_>) {
+        let mut header: Ipv4Header = packet.head_at::<_, { ETHERNET + 4 }>();
+        header.ttl = 64;
+        header.fill_checksum();
+        packet.set_head_at::<_, { ETHERNET + 4 }>(header);
+        packet.set_rx_if(IfIndex(self.turn.rx.load(Ordering::Relaxed)));
+        if self.turn.customers.load(Ordering::Relaxed) == 1 {
+            packet.set_head(self.router);
+            packet.set_head_at::<_, 14>(U16Be::new(VLANS[0]));
+        } else {
+            let tags = customer_tags(header.src.get() - CUSTOMERS).map(U16Be::new);
+            assert!(packet.push(4));
+            packet.set_head(self.router);
+            packet.set_head_at::<_, 6>(MacAddr([2, 0, 0, 0, 0, 9]));
+            packet.set_head_at::<_, 12>(tags);
         }
     }
 }
@@ -176,9 +240,9 @@ impl Bed {
         let buffers = RegionConfig { buffers_per_numa: RING as u32 + 2048, ..Default::default() };
         let mut router = Router::new(&RouterConfig { buffers, workers: Vec::new() }).expect("a router");
         let ring = Ring::default();
-        let stations = Arc::new(AtomicU32::new(0));
-        let rx = interface(&mut router, 0, &ring, &stations);
-        let tx = interface(&mut router, 1, &ring, &stations);
+        let turn = Arc::new(Turn::default());
+        let [rx, tx] = [0, 1].map(|n| interface(&mut router, n, &ring, &turn));
+        turn.rx.store(rx.0, Ordering::Relaxed);
         let r = ring.clone();
         let source = NodeSpec::input("bench-source", move |_| Source { ring: r.clone() });
         let source = router.graph.add(vec![source]).expect("source")[0];
@@ -196,15 +260,19 @@ impl Bed {
                 // By the clock that stamps addresses: at any other time they would be old.
                 let now = bed.router.graph.clock().timer_now();
                 while bed.router.run_processes(now).is_some_and(|due| due <= now) {}
-                stations.store(n, Ordering::Relaxed);
+                turn.stations.store(n, Ordering::Relaxed);
             }
             Way::CrossConnect => bed.router.set_l2(rx, L2Mode::CrossConnect(tx)).expect("cross-connect"),
-            Way::Route4 { prefixes } => {
-                let hop = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(0xc612_0002 + n));
-                bed.links(rx, tx, ("10.255.255.1", 30), ("198.18.0.1", 16), hop);
-                for (prefix, len) in prefixes {
-                    let next = hop(synth::leaf(prefix, len, 1) % NEXT_HOPS);
-                    bed.route(Ipv4Addr::from_bits(prefix).into(), len, tx, next);
+            Way::Route4 { prefixes } => bed.routes4(rx, tx, prefixes),
+            Way::Vlans { customers, prefixes } => {
+                turn.customers.store(customers, Ordering::Relaxed);
+                let (inside, outside) = (bed.sub(rx, VLANS[0], None), bed.sub(tx, VLANS[1], None));
+                bed.routes4(inside, outside, prefixes);
+                for n in (0..customers).filter(|_| customers > 1) {
+                    let [_, outer, _, inner] = customer_tags(n);
+                    let sub = bed.sub(rx, outer, Some((1 + n, inner)));
+                    let address = Ipv4Addr::from_bits(0x0a00_0001 + 4 * n);
+                    bed.router.add_address(sub, address.into(), 30).expect("address");
                 }
             }
             Way::Route6 { prefixes } => {
@@ -217,6 +285,26 @@ impl Bed {
             }
         }
         bed
+    }
+
+    /// A sub-interface that is up: of one tag, whose number it has; or of two, and of this number.
+    fn sub(&mut self, parent: IfIndex, outer: u16, inner: Option<(u32, u16)>) -> IfIndex {
+        let (dot1ad, id) = inner.map_or((false, outer.into()), |(n, _)| (true, 4096 + n));
+        let inner = inner.map(|(_, inner)| VlanId::Exactly(inner));
+        let tags = SubMatch::Tagged { dot1ad, outer: VlanId::Exactly(outer), inner, exact: true };
+        let sub = self.router.create_sub_interface(parent, id, tags).expect("a sub-interface");
+        self.router.set_interface_up(sub, true).expect("up");
+        sub
+    }
+
+    /// IPv4 routes, next hops drawn by prefix.
+    fn routes4(&mut self, rx: IfIndex, tx: IfIndex, prefixes: Vec<(u32, u8)>) {
+        let hop = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(0xc612_0002 + n));
+        self.links(rx, tx, ("10.255.255.1", 30), ("198.18.0.1", 16), hop);
+        for (prefix, len) in prefixes {
+            let next = hop(synth::leaf(prefix, len, 1) % NEXT_HOPS);
+            self.route(Ipv4Addr::from_bits(prefix).into(), len, tx, next);
+        }
     }
 
     fn links(&mut self, rx: IfIndex, tx: IfIndex, own_rx: (&str, u8), own_tx: (&str, u8), hop: impl Fn(u32) -> IpAddr) {
@@ -263,6 +351,10 @@ impl Bed {
             })
         });
         self.turn(2 * RING / 256);
+        let left = self.ring.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let drops: Vec<String> =
+            self.router.graph.error_sums().filter(|(_, n)| *n > 0).map(|(e, n)| format!("{e:?}: {n}")).collect();
+        assert!(left == n, "of {n} packets {left} came back: {drops:?}");
     }
 
     /// Sets the loops of all nodes that have one.
@@ -321,9 +413,9 @@ impl Bed {
     }
 }
 
-fn interface(router: &mut Router, n: u8, ring: &Ring, stations: &Arc<AtomicU32>) -> IfIndex {
-    let (ring, stations) = (ring.clone(), stations.clone());
-    let sink = move |_: &_| Sink { ring: ring.clone(), router: router_mac(0), stations: stations.clone(), random: 7 };
+fn interface(router: &mut Router, n: u8, ring: &Ring, turn: &Arc<Turn>) -> IfIndex {
+    let (ring, turn) = (ring.clone(), turn.clone());
+    let sink = move |_: &_| Sink { ring: ring.clone(), router: router_mac(0), turn: turn.clone(), random: 7 };
     let make = move |_, name: String| NodeSpec::vector(name, sink);
     let new = NewInterface {
         name: format!("x{n}"),
@@ -347,6 +439,11 @@ fn frame(flow: &Flow) -> Vec<u8> {
         bytes.resize(total, 0x5a);
     };
     match flow {
+        Flow::Tagged { tags, customer, dst } => {
+            bytes.extend(tags.iter().flat_map(|word| word.to_be_bytes()));
+            let untagged = frame(&Flow::V4 { src: CUSTOMERS + customer, dst: *dst });
+            bytes.extend(&untagged[12..]);
+        }
         Flow::V4 { src, dst } => {
             let mut header = Ipv4Header::new(Ipv4Addr::from_bits(*src), Ipv4Addr::from_bits(*dst), IpProtocol::UDP);
             header.total_len = U16Be::new(50);

@@ -16,6 +16,7 @@ pub struct Path {
 
 const V4: &[&str] = &["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite", "x1-output"];
 const FEATURE: &[&str] = &["ethernet-input", "ip4-input", bed::FEATURE, "ip4-lookup", "ip4-rewrite", "x1-output"];
+const VLAN: &[&str] = &["ethernet-input", "ethernet-vlan", "ip4-input", "ip4-lookup", "ip4-rewrite", "x1.30-output"];
 const V6: &[&str] = &["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite", "x1-output"];
 const BRIDGE: &[&str] = &["ethernet-input", "l2-input", "l2-bridge", "x1-output"];
 const L2: &[&str] = &["ethernet-input", "l2-input", "x1-output"];
@@ -36,6 +37,13 @@ pub fn paths(wanted: impl Fn(&str) -> bool, ring: usize) -> Vec<Path> {
                 bed.add_feature();
             }
             bed.fill(ring, |i| Flow::V4 { src: 0x0a00_0002 + (i % 246), dst: 0x0b00_0000 + (i % 1024) });
+            bed
+        });
+    }
+    for (name, customers) in [("ip4-vlan", 1), ("ip4-qinq", 1024)] {
+        add(name, VLAN, &|| {
+            let mut bed = Bed::new(Way::Vlans { customers, prefixes: vec![(0x0b00_0000, 16)] });
+            bed.fill(ring, |i| Flow::of_customer(i % customers, customers, 0x0b00_0000 + i % 1024));
             bed
         });
     }

@@ -74,14 +74,13 @@ impl EthernetInput {
 
     /// Sends frames with tags to the node that sorts them, where all have some and come from the interface of the run.
     #[inline(always)]
-    fn tagged<const W: usize>(&self, batch: &mut Batch<'_, W>, types: &[u16; W]) -> Option<Sent> {
-        let all = types.iter().fold(self.run.tagged, |all, t| all & is_tag(u16::from_be(*t)));
+    fn tagged<const W: usize>(&self, batch: &mut Batch<'_, W>) -> Option<Sent> {
+        let types: [u16; W] = batch.heads::<_, 12>();
+        let all = types.iter().fold(true, |all, t| all & is_tag(u16::from_be(*t)));
         if !all || !batch.all_from(IfIndex(self.run.interface), flags::LOCAL) {
             return None;
         }
-        let first: [u8; W] = batch.heads::<_, 0>();
-        let unicast = first.iter().fold(0, |bits, byte| bits | byte) & 1 == 0;
-        (unicast && batch.all_have(size_of::<EthernetHeader>() as u32)).then(|| batch.send_all(Next::Vlan.into()))
+        batch.all_have(size_of::<EthernetHeader>() as u32).then(|| batch.send_all(Next::Vlan.into()))
     }
 
     /// Begins another run where the interface is another one.
@@ -181,6 +180,11 @@ impl FastPath<Shared> for EthernetInput {
         const IP6: u16 = EtherType::IPV6.0.to_be();
         let interface = batch.first_rx_if();
         self.turn_to(interface);
+        if self.run.tagged
+            && let Some(sent) = self.tagged(batch)
+        {
+            return Some(sent);
+        }
         let mut differ = 0;
         if batch.all_from(interface, flags::LOCAL) {
             let first: [u64; W] = batch.heads::<_, 0>();
@@ -205,7 +209,7 @@ impl FastPath<Shared> for EthernetInput {
         let types: [u16; W] = batch.heads::<_, 12>();
         let other = types.iter().fold(false, |other, t| other | ((*t != IP4) & (*t != IP6)));
         if (differ != 0) | other || !batch.pull::<{ size_of::<EthernetHeader>() as u32 }>() {
-            return self.tagged(batch, &types);
+            return None;
         }
         if types.iter().fold(0, |differ, t| differ | (t ^ types[0])) == 0 {
             return Some(batch.send_all(Verdict::select(types[0] == IP4, Next::Ip4.into(), Next::Ip6.into())));

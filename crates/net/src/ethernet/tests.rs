@@ -223,3 +223,72 @@ fn tags_are_put_in_front_of_packets_that_leave_in_one_vector() {
         h.assert_buffers_held(0);
     }
 }
+
+/// Tags are remembered; what they belong to changes between two vectors.
+#[test]
+fn what_was_met_is_forgotten_when_sub_interfaces_change() {
+    let (mut h, a, subs) = bed();
+    let tagged = |outer| {
+        Packet::ethernet(host_mac(0), router_mac(0))
+            .tag(EtherType::VLAN, Tci(outer))
+            .ipv4([10, 0, 9, 2], [10, 0, 1, 2])
+            .udp(1, 2)
+            .build()
+    };
+    let counted = |h: &Harness, sub: IfIndex| h.router.graph.interfaces().rx.sum(sub.0).0;
+    let send = |h: &mut Harness, outer| {
+        h.inject_many(a, &vec![tagged(outer); 13], 0);
+        h.run().len()
+    };
+    assert_eq!((send(&mut h, 10), counted(&h, subs[1])), (13, 13));
+    h.router.delete_interface(subs[1]).unwrap();
+    assert_eq!(send(&mut h, 10), 0, "nobody's any more");
+    let exactly = |id, inner| SubMatch::Tagged { dot1ad: false, outer: VlanId::Exactly(id), inner, exact: true };
+    let again = h.router.create_sub_interface(a, 90, exactly(10, None)).unwrap();
+    assert_eq!(send(&mut h, 10), 0, "a sub-interface begins down");
+    h.router.set_interface_up(again, true).unwrap();
+    run(&mut h, "set interface ip address x0.90 10.1.90.1/24");
+    assert_eq!((send(&mut h, 10), counted(&h, again)), (13, 13));
+    // One that takes any frame, until there is one for these tags alone.
+    let any = h.router.create_sub_interface(a, 91, SubMatch::Default).unwrap();
+    h.router.set_interface_up(any, true).unwrap();
+    run(&mut h, "set interface ip address x0.91 10.1.91.1/24");
+    assert_eq!((send(&mut h, 700), counted(&h, any)), (13, 13));
+    let own = h.router.create_sub_interface(a, 700, exactly(700, None)).unwrap();
+    h.router.set_interface_up(own, true).unwrap();
+    run(&mut h, "set interface ip address x0.700 10.1.92.1/24");
+    assert_eq!((send(&mut h, 700), counted(&h, own), counted(&h, any)), (13, 13, 13));
+    h.assert_buffers_held(0);
+}
+
+/// More pairs of tags than a thread remembers, in turns, so that some take the place of others.
+#[test]
+fn more_customers_than_are_remembered_all_come_by_their_own_sub_interfaces() {
+    let (mut h, a, _) = bed();
+    let customers: Vec<(u16, u16)> = (100..150).flat_map(|outer| (1..101).map(move |inner| (outer, inner))).collect();
+    let mut subs = Vec::new();
+    for (n, (outer, inner)) in customers.iter().enumerate() {
+        let inner = Some(VlanId::Exactly(*inner));
+        let tags = SubMatch::Tagged { dot1ad: true, outer: VlanId::Exactly(*outer), inner, exact: true };
+        let sub = h.router.create_sub_interface(a, 1000 + n as u32, tags).unwrap();
+        h.router.set_interface_up(sub, true).unwrap();
+        h.router.add_address(sub, std::net::Ipv4Addr::from_bits(0x6440_0001 + 4 * n as u32).into(), 30).unwrap();
+        subs.push(sub);
+    }
+    let frames: Vec<Vec<u8>> = customers
+        .iter()
+        .map(|(outer, inner)| {
+            let start = Packet::ethernet(host_mac(0), router_mac(0));
+            let tagged = start.tag(EtherType(AD), Tci(*outer)).tag(EtherType(Q), Tci(*inner));
+            tagged.ipv4([10, 0, 9, 2], [10, 0, 1, 2]).udp(1, 2).build()
+        })
+        .collect();
+    for _ in 0..2 {
+        for vector in frames.chunks(250) {
+            h.inject_many(a, vector, 0);
+            assert_eq!(h.run().len(), vector.len());
+        }
+    }
+    assert!(subs.iter().all(|sub| h.router.graph.interfaces().rx.sum(sub.0).0 == 2));
+    h.assert_buffers_held(0);
+}

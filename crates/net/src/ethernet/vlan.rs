@@ -5,17 +5,17 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
 use quiver_graph::{
-    ArcPoint, Batch, FastPath, IfIndex, InterfaceCounters, Node, NodeCx, Pkt, Sent, Snapshot, Verdict, drop_reasons, flags,
-    next_nodes,
+    ArcPoint, Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Shared, Snapshot, Verdict, drop_reasons, flags, next_nodes,
 };
 use quiver_tables::chunks::Chunks;
-use quiver_wire::MacAddr;
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
+use quiver_wire::{MacAddr, U16Be};
 
 use super::MoreMacs;
 use super::input::{is_tag, mine};
 use crate::data::{IfTable, if_flags};
 use crate::interface::{SubMatch, VlanId};
+use crate::run_counter::RunCounter;
 
 next_nodes! {
     /// Where frames of sub-interfaces go. The order of the first three is that of `ethernet-input`.
@@ -174,60 +174,136 @@ impl VlanTable {
     }
 }
 
+/// Tags that were met, and the sub-interface that they were found to belong to.
+#[derive(Clone, Copy)]
+struct Met {
+    /// As [`ONE_TAG`] or [`TWO_TAGS`] leave them.
+    tags: u64,
+    parent: IfIndex,
+    sub: IfIndex,
+}
+
+/// Tags that a thread remembers.
+const MEMORY: usize = 1 << MEMORY_BITS;
+const MEMORY_BITS: u32 = 12;
+
+/// What a thread has met: one line in place of the several that the table takes, and any sort of match. Newer tags take the place of older
+/// ones.
+#[derive(Clone)]
+pub(super) struct Memory(Box<[Met; MEMORY]>);
+
+impl Memory {
+    /// No interface has this number.
+    const NOTHING: Met = Met { tags: 0, parent: IfIndex(u32::MAX), sub: IfIndex::LOCAL0 };
+
+    pub fn new() -> Self {
+        Self(Box::new([Self::NOTHING; MEMORY]))
+    }
+
+    fn forget(&mut self) {
+        self.0.fill(Self::NOTHING);
+    }
+
+    /// The place of tags, whatever is there.
+    #[inline(always)]
+    fn place(tags: u64) -> usize {
+        // 2^64 by the golden ratio: the numbers of a parent's VLANs, which follow one another, are spread evenly.
+        (tags.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - MEMORY_BITS)) as usize
+    }
+}
+
+/// The first word of tags, from the first type on: type, tag, type, tag. What is not of VLAN numbers is left out: priorities, and behind one
+/// tag the rest.
+const ONE_TAG: u64 = 0xffff_0fff_0000_0000;
+const TWO_TAGS: u64 = ONE_TAG | 0xffff_0fff;
+
 /// Sorts tagged frames (and untagged ones where a sub-interface wants them): zero to three tags. The common untagged frame never
 /// comes here.
 #[derive(Clone)]
 pub struct EthernetVlan {
     pub(super) interfaces: IfTable,
     pub(super) table: Snapshot<VlanTable>,
-    pub(super) counters: Arc<InterfaceCounters>,
+    pub(super) memory: Memory,
+    /// Counts what sub-interfaces receive.
+    pub(super) count: RunCounter,
     /// Features that take frames of unknown types.
     pub(super) unknown: ArcPoint,
     /// MAC addresses beside the interfaces' own.
     pub(super) more: Snapshot<MoreMacs>,
-    /// The thread of this instance, whose counters it adds to.
-    pub(super) thread: usize,
+}
+
+impl EthernetVlan {
+    /// Finds and remembers to whom the tags of a batch belong; `None` where some belong to nobody.
+    #[inline(never)]
+    fn meet<const W: usize>(&mut self, parent: IfIndex, words: &[u64; W]) -> Option<[IfIndex; W]> {
+        let mut subs = [parent; W];
+        for (sub, word) in subs.iter_mut().zip(words) {
+            let tags = [32, 0].map(|shift| ((word >> (shift + 16)) as u16, (word >> shift) as u16));
+            let tags = if word & !ONE_TAG == 0 { &tags[..1] } else { &tags };
+            if !tags.iter().all(|(tpid, _)| is_tag(*tpid)) {
+                return None;
+            }
+            *sub = self.table.get().find(parent, tags)?;
+            self.memory.0[Memory::place(*word)] = Met { tags: *word, parent, sub: *sub };
+        }
+        Some(subs)
+    }
 }
 
 /// Takes the first tag out of a frame.
-fn untag(packet: &mut Pkt<'_>) {
+fn untag(packet: &mut Pkt<'_, Shared>) {
     let addresses: [u8; 12] = packet.head();
     if packet.pull(TAG) {
         packet.set_head(addresses);
     }
 }
 
-impl Node for EthernetVlan {
+impl Node<Shared> for EthernetVlan {
     type Next = Next;
     type Drop = Drop;
 
     fn start(&mut self, thread: usize) {
-        self.thread = thread;
-    }
-
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-        self.table.refresh();
-        self.more.refresh();
+        self.count.start(thread);
     }
 
     #[inline(always)]
-    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
-        let bytes = packet.bytes();
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        if self.table.refresh() {
+            self.memory.forget();
+        }
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_, Shared>) -> Verdict {
+        self.sort(packet)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, _cx: &mut NodeCx<'_>) {
+        self.count.flush();
+    }
+}
+
+impl EthernetVlan {
+    /// The rules, for any frame.
+    #[inline(never)]
+    fn sort(&mut self, mut packet: Pkt<'_, Shared>) -> Verdict {
         let mut tags = [(0_u16, 0_u16); 3];
         let mut count = 0;
         let mut at = 12;
-        let word = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
+        let word = |packet: &Pkt<'_, Shared>, at| packet.read_at::<U16Be>(at).map(U16Be::get);
         let ether_type = loop {
-            let Some(ether_type) = word(at) else { return packet.drop(Drop::Short) };
+            let Some(ether_type) = word(&packet, at) else { return packet.drop(Drop::Short) };
             if !EtherType(ether_type).is_vlan() || count == tags.len() {
                 break ether_type;
             }
-            let Some(tci) = word(at + 2) else { return packet.drop(Drop::Short) };
+            let Some(tci) = word(&packet, at + 2) else { return packet.drop(Drop::Short) };
             tags[count] = (ether_type, tci & ID);
             count += 1;
             at += TAG;
         };
-        let dst: [u8; 6] = packet.head();
+        let dst: MacAddr = packet.head();
+        packet.mark(if dst.is_multicast() { flags::LINK_MULTICAST } else { 0 });
         let (table, parent) = (self.table.get(), packet.rx_if());
         let mut tags = &tags[..count];
         let mut sub = table.find(parent, tags);
@@ -245,7 +321,6 @@ impl Node for EthernetVlan {
         let Some(sub) = sub else {
             // A bridged or cross-connected interface takes whatever none of its sub-interfaces claims, tags and all.
             if self.interfaces.get(parent).flags & if_flags::L2 != 0 {
-                packet.mark(if MacAddr(dst).is_multicast() { flags::LINK_MULTICAST } else { 0 });
                 return Next::L2.into();
             }
             return packet.drop(Drop::UnknownVlan);
@@ -256,15 +331,13 @@ impl Node for EthernetVlan {
         }
         packet.set_rx_if(sub);
         if sub != parent {
-            self.counters.rx.add(cx.thread(), sub.0, 1, packet.total_len() as u64);
+            self.count.add(sub.0, packet.total_len() as u32);
         }
-        let dst = MacAddr(dst);
-        packet.mark(if dst.is_multicast() { flags::LINK_MULTICAST } else { 0 });
         if record.flags & if_flags::L2 != 0 {
             return Next::L2.into();
         }
         let mine = dst == record.mac || dst.is_multicast() || record.flags & if_flags::PROMISCUOUS != 0;
-        if !mine && !self.more.get().accepts(sub, dst) {
+        if !mine && !self.accepts(sub, dst) {
             return packet.drop(Drop::OtherMac);
         }
         let (next, known) = super::input::by_type(ether_type);
@@ -277,49 +350,58 @@ impl Node for EthernetVlan {
         }
         next
     }
+
+    #[cold]
+    fn accepts(&mut self, sub: IfIndex, dst: MacAddr) -> bool {
+        self.more.refresh();
+        self.more.get().accepts(sub, dst)
+    }
 }
 
-impl FastPath for EthernetVlan {
+impl FastPath<Shared> for EthernetVlan {
     const WIDTH: u8 = 4;
     const PULLS: usize = ETHERNET + TAG;
 
-    /// IP behind one tag or two, to the address of a routed sub-interface that names these tags: the first match of [`VlanTable::find`].
-    /// Or of layer 2: then to no group.
+    /// IP behind one tag or two, to the address of the routed sub-interface that they belong to. Or of layer 2: then to no group.
     #[inline(always)]
     fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
         let parent = batch.first_rx_if();
         if !batch.all_from(parent, flags::LOCAL | flags::CHAINED) {
             return None;
         }
-        // From the first type on: type, tag, type, tag.
-        let (mut words, mut second): ([u64; W], _) = (batch.heads::<_, 12>(), [0; W]);
+        let is_ip = |t: u16| (t == EtherType::IPV4.0) | (t == EtherType::IPV6.0);
+        let (mut words, mut types): ([u64; W], _) = (batch.heads::<_, 12>(), [0; W]);
         for k in 0..W {
             words[k] = u64::from_be(words[k]);
-            second[k] = (words[k] >> 16) as u16;
+            types[k] = (words[k] >> 16) as u16;
         }
-        let is_ip = |t: u16| (t == EtherType::IPV4.0) | (t == EtherType::IPV6.0);
-        let one_tag = second.iter().fold(true, |all, t| all & is_ip(*t));
-        let third: [u16; W] = batch.heads::<_, 20>();
-        let (mut types, mut other) = (second, false);
+        let one_tag = types.iter().fold(true, |all, t| all & is_ip(*t));
+        if !one_tag {
+            types = batch.heads::<_, 20>();
+            let mut all_ip = true;
+            for ether_type in &mut types {
+                *ether_type = u16::from_be(*ether_type);
+                all_ip &= is_ip(*ether_type);
+            }
+            if !all_ip {
+                return None;
+            }
+        }
+        let numbers = if one_tag { ONE_TAG } else { TWO_TAGS };
+        let (mut subs, mut differ) = ([parent; W], 0);
         for k in 0..W {
-            types[k] = if one_tag { second[k] } else { u16::from_be(third[k]) };
-            let tags = is_tag((words[k] >> 48) as u16) & (one_tag | is_tag(second[k]));
-            other |= !(tags & is_ip(types[k]));
+            words[k] &= numbers;
+            let met = &self.memory.0[Memory::place(words[k])];
+            differ |= (met.tags ^ words[k]) | u64::from(met.parent.0 ^ parent.0);
+            subs[k] = met.sub;
         }
-        if other {
-            return None;
+        if differ != 0 {
+            subs = self.meet(parent, &words)?;
         }
-        let destinations: [u64; W] = batch.heads::<u64, 0>();
-        let (table, mut subs) = (self.table.get(), [parent; W]);
-        for k in 0..W {
-            let (first, id, inner) = ((words[k] >> 48) as u16, (words[k] >> 32) as u16, words[k] as u16);
-            let inner = (!one_tag).then_some(inner & ID);
-            let (sub, _) = *table.exactly(Key::new(parent, first != EtherType::VLAN.0, id & ID, inner))?;
-            subs[k] = sub;
-        }
+        let (destinations, interfaces): ([u64; W], _) = (batch.heads::<_, 0>(), self.interfaces.view());
         let (mut differ, mut kinds, mut group) = (0, u16::MAX, 0);
         for k in 0..W {
-            let link = self.interfaces.link(subs[k]);
+            let link = interfaces.link(subs[k]);
             differ |= (destinations[k] << 16) ^ mine(link);
             kinds &= (link >> 48) as u16;
             group |= destinations[k] & 1;
@@ -340,12 +422,10 @@ impl FastPath for EthernetVlan {
             return None;
         }
         batch.set_rx_ifs(subs);
-        if subs.iter().all(|sub| *sub == subs[0]) {
-            self.counters.rx.add(self.thread, subs[0].0, W as u64, lens.iter().map(|len| u64::from(*len)).sum());
+        if subs.iter().fold(0, |differ, sub| differ | (sub.0 ^ subs[0].0)) == 0 {
+            self.count.add_all(subs[0].0, &lens);
         } else {
-            for k in 0..W {
-                self.counters.rx.add(self.thread, subs[k].0, 1, lens[k].into());
-            }
+            self.count.add_each(&subs.map(|sub| sub.0), &lens);
         }
         if l2 {
             return Some(batch.send_all(Next::L2.into()));

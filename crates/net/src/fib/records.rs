@@ -348,6 +348,12 @@ impl AdjView<'_> {
         head
     }
 
+    /// The link header, right-aligned, in memory order.
+    #[inline(always)]
+    pub fn header(self, index: u32) -> [u64; 3] {
+        self.0.words::<1, 3>(index)
+    }
+
     /// The last 16 bytes of the link header, in memory order.
     #[inline(always)]
     pub fn ethernet(self, index: u32) -> [u64; 2] {

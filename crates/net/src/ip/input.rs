@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use quiver_graph::stats::SimpleCounters;
+use quiver_graph::stats::{SimpleCounters, SimpleRow};
 use quiver_graph::{
     ArcPoint, Batch, DropReasons, FastPath, IfIndex, NextNodes, Node, NodeCx, Pkt, Sent, Shared, Verdict, drop_reasons, flags,
     next_nodes,
@@ -127,8 +127,7 @@ pub struct Input<F> {
     interfaces: IfTable,
     unicast: ArcPoint,
     multicast: ArcPoint,
-    counter: Arc<SimpleCounters>,
-    thread: usize,
+    counter: SimpleRow,
     /// Whether any interface has a feature, asked once a vector.
     features: bool,
     /// The interface of a run of packets.
@@ -141,9 +140,19 @@ pub struct Input<F> {
 }
 
 impl<F: InputFamily> Input<F> {
-    pub(super) fn new(interfaces: IfTable, [unicast, multicast]: [ArcPoint; 2], counter: Arc<SimpleCounters>) -> Self {
+    pub(super) fn new(interfaces: IfTable, [unicast, multicast]: [ArcPoint; 2], counter: &Arc<SimpleCounters>) -> Self {
         let family = std::marker::PhantomData;
-        Self { interfaces, unicast, multicast, counter, thread: 0, features: false, run: u32::MAX, if_flags: 0, packets: 0, family }
+        Self {
+            interfaces,
+            unicast,
+            multicast,
+            counter: counter.row(0),
+            features: false,
+            run: u32::MAX,
+            if_flags: 0,
+            packets: 0,
+            family,
+        }
     }
 
     /// Begins another run where the interface is another one.
@@ -162,7 +171,7 @@ impl<F: InputFamily> Input<F> {
     #[inline(never)]
     fn flush(&mut self) {
         if self.packets != 0 {
-            self.counter.add(self.thread, self.run, self.packets);
+            self.counter.add(self.run, self.packets);
         }
         (self.run, self.packets) = (u32::MAX, 0);
     }
@@ -187,12 +196,13 @@ impl<F: InputFamily> Input<F> {
     /// The same where interfaces are several; not where one may have a feature, which is for each packet to say.
     #[inline(always)]
     fn count_several(&mut self, interfaces: &[IfIndex]) -> bool {
-        let flags = interfaces.iter().fold(u16::MAX, |flags, interface| flags & self.interfaces.flags(*interface));
+        let records = self.interfaces.view();
+        let flags = interfaces.iter().fold(u16::MAX, |flags, interface| flags & (records.link(*interface) >> 48) as u16);
         if self.features || flags & F::ENABLED == 0 {
             return false;
         }
         for interface in interfaces {
-            self.counter.add(self.thread, interface.0, 1);
+            self.counter.add(interface.0, 1);
         }
         true
     }
@@ -227,7 +237,7 @@ impl<F: InputFamily> Node<Shared> for Input<F> {
     type Drop = F::InputDrop;
 
     fn start(&mut self, thread: usize) {
-        self.thread = thread;
+        self.counter = self.counter.of_thread(thread);
     }
 
     #[inline(always)]

@@ -1,9 +1,6 @@
 //! `ip4-lookup`, `ip6-lookup`: destination to load-balance to bucket; and `lookup-ip4-dst`, `lookup-ip6-dst` for routes that
 //! lead to another table, and `lookup-ip4-src`, `lookup-ip6-src` for those by which the source address decides.
 
-use std::sync::Arc;
-
-use quiver_graph::stats::{CombinedCounters, CombinedRow};
 use quiver_graph::{
     Batch, FastPath, IfIndex, NoDrops, Node, NodeCx, Pkt, Sent, Shared, Snapshot, Verdict, drop_reasons, flags, next_nodes,
 };
@@ -11,6 +8,7 @@ use quiver_graph::{
 use super::Family;
 use crate::data::IfTable;
 use crate::fib::records::{Bucket, Class, LbRecord, LbTable};
+use crate::run_counter::RunCounter;
 
 next_nodes! {
     /// Where IPv4 packets go, in the order of [`Class`].
@@ -61,63 +59,6 @@ pub(super) fn all_same<const W: usize>(values: &[u32; W]) -> bool {
 }
 
 type Readers<F> = Vec<Option<<F as Family>::Reader>>;
-
-/// Counts packets and bytes of load-balances or adjacencies. Packets of the same one count together, by one addition a run:
-/// a read-modify-write of one counter for each packet is a chain through store forwarding.
-#[derive(Clone)]
-pub(super) struct RunCounter {
-    row: CombinedRow,
-    index: u32,
-    packets: u64,
-    bytes: u64,
-}
-
-impl RunCounter {
-    /// Of no thread yet.
-    pub fn new(counters: &Arc<CombinedCounters>) -> Self {
-        Self { row: counters.row(0), index: 0, packets: 0, bytes: 0 }
-    }
-
-    /// Counts for a thread from now on.
-    pub fn start(&mut self, thread: usize) {
-        self.row = self.row.of_thread(thread);
-    }
-
-    #[inline(always)]
-    pub fn add(&mut self, index: u32, bytes: u32) {
-        self.add_run(index, 1, bytes.into());
-    }
-
-    #[inline(always)]
-    pub fn add_run(&mut self, index: u32, packets: u64, bytes: u64) {
-        if index != self.index {
-            self.flush();
-            self.index = index;
-        }
-        self.packets += packets;
-        self.bytes += bytes;
-    }
-
-    /// Counts a batch of the same.
-    #[inline(always)]
-    pub fn add_all<const W: usize>(&mut self, index: u32, bytes: &[u32; W]) {
-        self.add_run(index, W as u64, bytes.iter().sum::<u32>().into());
-    }
-
-    /// Counts a batch, each packet for its own.
-    #[inline(always)]
-    pub fn add_each<const W: usize>(&mut self, index: &[u32; W], bytes: &[u32; W]) {
-        for k in 0..W {
-            self.row.add(index[k], 1, bytes[k].into());
-        }
-    }
-
-    #[inline(never)]
-    pub fn flush(&mut self) {
-        self.row.add(self.index, self.packets, self.bytes);
-        (self.packets, self.bytes) = (0, 0);
-    }
-}
 
 /// What lookups read, shared by both nodes.
 #[derive(Clone)]

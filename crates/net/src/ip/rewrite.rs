@@ -13,9 +13,10 @@ use quiver_graph::{
 use quiver_wire::U32Be;
 use quiver_wire::ipv4::{Ipv4Header, ttl_word_decremented, ttl_word_decremented_raw};
 
-use super::lookup::{RunCounter, all_same};
+use super::lookup::all_same;
 use super::{Family, V4, V6, icmp_aux};
 use crate::fib::records::{AdjHead, AdjTable};
+use crate::run_counter::RunCounter;
 
 next_nodes! {
     /// Where IPv4 packets go that do not leave; output nodes have slots of their own.
@@ -93,6 +94,12 @@ const fn other_header(head: u64) -> u64 {
     (head ^ 14 << 24) & 0xff << 24
 }
 
+/// Bytes of the link header, by an adjacency's first word.
+#[inline(always)]
+const fn rewrite_len(head: u64) -> u32 {
+    (head >> 24) as u32 & 0xff
+}
+
 /// The interface of an adjacency's first word.
 #[inline(always)]
 const fn tx_if(head: u64) -> IfIndex {
@@ -104,23 +111,45 @@ impl<F: RewriteFamily> Rewrite<F> {
         Self { adjacencies, output, count, features: false, family: std::marker::PhantomData }
     }
 
-    /// Sends a batch out of which some packets, or all, get another header than that of Ethernet without tags: on from where [`FastPath::batch`]
+    /// Sends a batch out by one adjacency whose link header is another than that of Ethernet without tags: on from where [`FastPath::batch`]
     /// gives up, so that the common case does not pay for it.
+    #[inline(always)]
+    fn tagged_same<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
+        let (hops, staying) = F::hops(batch);
+        let staying = staying | u64::from(batch.any_has(flags::CHAINED | flags::LOCAL));
+        let (index, lens) = (batch.aux()[0], batch.lens());
+        let longest = lens.iter().fold(0, |longest, len| longest.max(*len));
+        let (head, header) = self.adjacencies.link(index);
+        if staying | obstacle(head, longest) != 0 || !batch.all_have_room(HEADER_ROOM) {
+            return None;
+        }
+        F::take_hops_bare(batch, hops);
+        let len = rewrite_len(head);
+        if !batch.prepend_same(header, len) {
+            batch.prepend(|_| (header, len));
+        }
+        self.count.add_all(index, &lens);
+        let tx = tx_if(head);
+        batch.set_aux([tx.0; W]);
+        Some(batch.send_all(self.out(tx, (head >> 32) as u16)))
+    }
+
+    /// The same by several adjacencies, of which some or all have such a header.
     #[inline(always)]
     fn tagged<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
         let (hops, staying) = F::hops(batch);
         let mut staying = staying | u64::from(batch.any_has(flags::CHAINED | flags::LOCAL));
         let (aux, lens) = (batch.aux(), batch.lens());
-        let (mut heads, mut headers) = ([0; W], [[0; 3]; W]);
+        let (adjacencies, mut heads) = (self.adjacencies.view(), [0; W]);
         for k in 0..W {
-            (heads[k], headers[k]) = self.adjacencies.link(aux[k]);
+            heads[k] = adjacencies.head(aux[k]);
             staying |= obstacle(heads[k], lens[k]);
         }
         if staying != 0 || !batch.all_have_room(HEADER_ROOM) {
             return None;
         }
         F::take_hops_bare(batch, hops);
-        batch.prepend(|k| (headers[k], (heads[k] >> 24) as u32 & 0xff));
+        batch.prepend(|k| (adjacencies.header(aux[k]), rewrite_len(heads[k])));
         Some(self.leave(batch, &aux, &heads, &lens))
     }
 
@@ -197,7 +226,7 @@ impl<F: RewriteFamily> FastPath<Shared> for Rewrite<F> {
             let header = adjacencies.ethernet(aux[0]);
             let other = other_header(head);
             if staying | obstacle(head, longest) | other != 0 || !batch.prepend_ethernet(|_| header) {
-                return if other == 0 { None } else { self.tagged(batch) };
+                return if other == 0 { None } else { self.tagged_same(batch) };
             }
             F::take_hops(batch, hops);
             self.count.add_all(aux[0], &lens);

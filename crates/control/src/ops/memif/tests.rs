@@ -1,7 +1,10 @@
 use quiver_command::config::Source;
+use quiver_graph::stats::CombinedCounters;
 use quiver_net::testing::Harness;
 use quiver_wire::MacAddr;
 use quiver_wire::build::Packet;
+use quiver_wire::ethernet::EtherType;
+use quiver_wire::vlan::Tci;
 
 use crate::ops::testing::{error, run};
 use crate::startup::{StartupConfig, schema};
@@ -294,7 +297,7 @@ fn varied_frames(seed: &mut u64, dst: MacAddr) -> Vec<Vec<u8>> {
         *seed
     };
     let src = MacAddr([2, 0, 0, 0, 0, 9]);
-    let (near, far, own) = ([192, 0, 2, 1], [198, 51, 100, 9], [192, 0, 2, 2]);
+    let (near, far, own, behind_tag) = ([192, 0, 2, 1], [198, 51, 100, 9], [192, 0, 2, 2], [203, 0, 113, 9]);
     let near6 = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
     let (far6, own6) = ([0x2001, 0xdb8, 9, 0, 0, 0, 0, 9], [0x2001, 0xdb8, 0, 0, 0, 0, 0, 2]);
     let mut frames = Vec::new();
@@ -308,6 +311,11 @@ fn varied_frames(seed: &mut u64, dst: MacAddr) -> Vec<Vec<u8>> {
             2 => ethernet().ipv4(near, own).ttl(64).echo_request(1, k.into()).payload(&payload).build(),
             3 => ethernet().ipv6(near6, own6).ttl(64).echo_request(1, k.into()).payload(&payload).build(),
             4 => ethernet().ipv4(near, own).ttl(64).udp(7, 9).payload(&payload).build(),
+            5 => ethernet().tag(EtherType::VLAN, Tci(10)).ipv4(near, far).ttl(ttl).udp(1000, 2000).payload(&payload).build(),
+            6 => {
+                let tagged = ethernet().tag(EtherType::QINQ, Tci(10)).tag(EtherType::VLAN, Tci(20));
+                tagged.ipv4(near, behind_tag).ttl(64).udp(1000, 2000).payload(&payload).build()
+            }
             _ => ethernet().ipv4(near, far).ttl(ttl).udp(k.into(), 53).payload(&payload).build(),
         };
         frames.push(frame);
@@ -347,6 +355,14 @@ fn packets_that_their_sender_changes_on_the_way_harm_nothing() {
         "set ip neighbor memif1/0 2001:db8::1 02:00:00:00:00:09",
         "ip route add 198.51.100.0/24 via 192.0.2.1 memif1/0",
         "ip route add 2001:db8:9::/48 via 2001:db8::1 memif1/0",
+        "create sub-interfaces memif1/0 10 dot1q 10 exact-match",
+        "create sub-interfaces memif1/0 20 dot1ad 10 inner-dot1q 20 exact-match",
+        "set interface state memif1/0.10 up",
+        "set interface state memif1/0.20 up",
+        "set interface ip address memif1/0.10 10.0.10.1/24",
+        "set interface ip address memif1/0.20 10.0.20.1/24",
+        "set ip neighbor memif1/0.10 10.0.10.2 02:00:00:00:00:09",
+        "ip route add 203.0.113.0/24 via 10.0.10.2 memif1/0.10",
     ] {
         run(&mut h.router, line);
     }
@@ -382,6 +398,10 @@ fn packets_that_their_sender_changes_on_the_way_harm_nothing() {
         stop.store(true, Ordering::Relaxed);
     });
     assert!(returned > 400, "{returned} packets came back: {:?}", h.counts());
+    let counters = h.router.graph.interfaces();
+    let sum = |name: &str, of: &CombinedCounters| of.sum(h.router.interfaces.by_name(name).unwrap().index.0).0;
+    let tagged = [sum("memif1/0.10", &counters.rx), sum("memif1/0.20", &counters.rx), sum("memif1/0.10", &counters.tx)];
+    assert!(tagged.iter().all(|n| *n > 400), "{tagged:?} with tags: {:?}", h.counts());
     // The router is as before: a ping is answered, and nothing is missing from its pools.
     for _ in 0..5 {
         sender.run();

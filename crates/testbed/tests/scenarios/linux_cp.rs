@@ -414,7 +414,7 @@ fn an_interface_without_ethernet_headers_has_a_tun_device_in_linux() {
         // The kernel adds no link-local address.
         eventually("Linux has the addresses", BOUND, || {
             let text = address(n);
-            text.contains(&format!("10.0.9.{}/30", n + 1)) && text.matches("fe80:").count() == 1
+            text.contains(&format!("10.0.9.{}/30", n + 1)) && text.matches("inet6 fe80:").count() == 1
         });
     }
     let link_local = |n: usize| address(n).split_whitespace().find(|w| w.starts_with("fe80:")).map(|w| w.replace("/64", "%e0"));

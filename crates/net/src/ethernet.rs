@@ -23,7 +23,7 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let vlan = vlan::EthernetVlan {
         interfaces: interfaces.clone(),
         table: router.vlans.snapshot(),
-        memory: vlan::Memory::new(),
+        cache: vlan::Cache::new(),
         count: RunCounter::new(&router.graph.interfaces().rx),
         unknown: unknown[1].clone(),
         more: router.more_macs.snapshot(),

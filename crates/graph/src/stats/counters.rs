@@ -215,11 +215,6 @@ impl SimpleCounters {
         self.0.add::<0>(thread, index, n);
     }
 
-    /// The counts of one thread, to be added to by that thread only.
-    pub fn row(self: &Arc<Self>, thread: usize) -> SimpleRow {
-        SimpleRow(Row { first: self.0.element(thread, 0), capacity: self.0.capacity, counters: Arc::clone(self) })
-    }
-
     /// One thread's count of an object; 0 where there is none.
     pub fn get(&self, thread: usize, index: u32) -> u64 {
         self.0.get::<0>(thread, index)
@@ -291,12 +286,13 @@ impl<const WORDS: usize, C> Row<WORDS, C> {
     }
 }
 
-/// One thread's counts of several [`SimpleCounters`] that are added to together.
+/// One thread's counts of one or several [`SimpleCounters`] that are added to together.
+#[derive(Clone)]
 pub struct SimpleRows<const N: usize> {
     /// Elements 0 of at least `capacity` + 1 ones each.
     first: [NonNull<AtomicU64>; N],
     capacity: u32,
-    _counters: [Arc<SimpleCounters>; N],
+    counters: [Arc<SimpleCounters>; N],
 }
 
 // SAFETY: as for `Row`.
@@ -308,8 +304,13 @@ impl<const N: usize> SimpleRows<N> {
         Self {
             first: counters.map(|c| c.0.element(thread, 0)),
             capacity: counters.iter().map(|c| c.0.capacity).min().unwrap_or(0),
-            _counters: counters.map(Arc::clone),
+            counters: counters.map(Arc::clone),
         }
+    }
+
+    /// The rows of another thread.
+    pub fn of_thread(&self, thread: usize) -> Self {
+        Self::new(self.counters.each_ref(), thread)
     }
 
     /// Adds to an object's counts, in the order of the counters. An index beyond the least capacity counts there.
@@ -321,23 +322,6 @@ impl<const N: usize> SimpleRows<N> {
             let word = unsafe { first.add(index).as_ref() };
             word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
         }
-    }
-}
-
-/// One thread's counts of [`SimpleCounters`].
-#[derive(Clone)]
-pub struct SimpleRow(Row<1, SimpleCounters>);
-
-impl SimpleRow {
-    /// The row of another thread.
-    pub fn of_thread(&self, thread: usize) -> Self {
-        self.0.counters.row(thread)
-    }
-
-    /// As [`SimpleCounters::add`].
-    #[inline(always)]
-    pub fn add(&self, index: u32, n: u64) {
-        self.0.add(index, [n]);
     }
 }
 

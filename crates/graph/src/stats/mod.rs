@@ -24,7 +24,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use counters::{CombinedCounters, CombinedRow, SimpleCounters, SimpleRow, SimpleRows};
+pub use counters::{CombinedCounters, CombinedRow, SimpleCounters, SimpleRows};
 pub use entries::{Names, Scalar};
 
 use counters::Rows;

@@ -29,8 +29,8 @@ const ETHERNET: usize = 14;
 pub enum Way {
     /// IPv4 routes, next hops drawn by prefix.
     Route4 { prefixes: Vec<(u32, u8)> },
-    /// The same between VLANs: packets come from one of so many customers, each behind two tags of its own, or with one tag where there is
-    /// one; all leave with one tag.
+    /// IPv4 routes between VLANs. Each of so many customers sends with two tags of its own, a single customer with one tag. All packets leave
+    /// with one tag.
     Vlans { customers: u32, prefixes: Vec<(u32, u8)> },
     /// IPv6 routes, next hops drawn by prefix.
     Route6 { prefixes: Vec<(u128, u8)> },

@@ -224,9 +224,9 @@ fn tags_are_put_in_front_of_packets_that_leave_in_one_vector() {
     }
 }
 
-/// Tags are remembered; what they belong to changes between two vectors.
+/// Look-ups are cached; what tags belong to changes between two vectors.
 #[test]
-fn what_was_met_is_forgotten_when_sub_interfaces_change() {
+fn the_cache_is_cleared_when_sub_interfaces_change() {
     let (mut h, a, subs) = bed();
     let tagged = |outer| {
         Packet::ethernet(host_mac(0), router_mac(0))
@@ -261,9 +261,9 @@ fn what_was_met_is_forgotten_when_sub_interfaces_change() {
     h.assert_buffers_held(0);
 }
 
-/// More pairs of tags than a thread remembers, in turns, so that some take the place of others.
+/// More pairs of tags than a thread's cache has entries, in turns, so that some take the place of others.
 #[test]
-fn more_customers_than_are_remembered_all_come_by_their_own_sub_interfaces() {
+fn more_customers_than_are_cached_all_come_by_their_own_sub_interfaces() {
     let (mut h, a, _) = bed();
     let customers: Vec<(u16, u16)> = (100..150).flat_map(|outer| (1..101).map(move |inner| (outer, inner))).collect();
     let mut subs = Vec::new();

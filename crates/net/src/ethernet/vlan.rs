@@ -86,8 +86,11 @@ impl Hash for Key {
     }
 }
 
+/// 2^64 by the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// Spreads keys by one multiplication. Nobody but the operator chooses them, so they need no hash that withstands chosen ones, and each
-/// tagged frame asks for one.
+/// tagged frame that the cache does not have asks for one.
 #[derive(Clone, Copy, Default)]
 struct Spread(u64);
 
@@ -98,8 +101,8 @@ impl Hasher for Spread {
 
     #[inline(always)]
     fn write_u64(&mut self, word: u64) {
-        // 2^64 by the golden ratio; the table looks at the highest and the lowest bits.
-        let product = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The table looks at the highest and the lowest bits.
+        let product = (self.0 ^ word).wrapping_mul(GOLDEN);
         self.0 = product ^ product >> 32;
     }
 
@@ -174,41 +177,41 @@ impl VlanTable {
     }
 }
 
-/// Tags that were met, and the sub-interface that they were found to belong to.
+/// Tags, and the sub-interface that they were found to belong to.
 #[derive(Clone, Copy)]
-struct Met {
+struct Found {
     /// As [`ONE_TAG`] or [`TWO_TAGS`] leave them.
     tags: u64,
     parent: IfIndex,
     sub: IfIndex,
 }
 
-/// Tags that a thread remembers.
-const MEMORY: usize = 1 << MEMORY_BITS;
-const MEMORY_BITS: u32 = 12;
+/// Entries of a thread's cache.
+const CACHED: usize = 1 << CACHED_BITS;
+const CACHED_BITS: u32 = 12;
 
-/// What a thread has met: one line in place of the several that the table takes, and any sort of match. Newer tags take the place of older
-/// ones.
+/// A thread's cache of look-ups in [`VlanTable`], whichever of its rules was the one: one line in place of the several that the table takes.
+/// Newer tags take the place of older ones.
 #[derive(Clone)]
-pub(super) struct Memory(Box<[Met; MEMORY]>);
+pub(super) struct Cache(Box<[Found; CACHED]>);
 
-impl Memory {
+impl Cache {
     /// No interface has this number.
-    const NOTHING: Met = Met { tags: 0, parent: IfIndex(u32::MAX), sub: IfIndex::LOCAL0 };
+    const NOTHING: Found = Found { tags: 0, parent: IfIndex(u32::MAX), sub: IfIndex::LOCAL0 };
 
     pub fn new() -> Self {
-        Self(Box::new([Self::NOTHING; MEMORY]))
+        Self(Box::new([Self::NOTHING; CACHED]))
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.0.fill(Self::NOTHING);
     }
 
     /// The place of tags, whatever is there.
     #[inline(always)]
     fn place(tags: u64) -> usize {
-        // 2^64 by the golden ratio: the numbers of a parent's VLANs, which follow one another, are spread evenly.
-        (tags.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - MEMORY_BITS)) as usize
+        // The numbers of a parent's VLANs, which follow one another, are spread evenly.
+        (tags.wrapping_mul(GOLDEN) >> (u64::BITS - CACHED_BITS)) as usize
     }
 }
 
@@ -223,7 +226,7 @@ const TWO_TAGS: u64 = ONE_TAG | 0xffff_0fff;
 pub struct EthernetVlan {
     pub(super) interfaces: IfTable,
     pub(super) table: Snapshot<VlanTable>,
-    pub(super) memory: Memory,
+    pub(super) cache: Cache,
     /// Counts what sub-interfaces receive.
     pub(super) count: RunCounter,
     /// Features that take frames of unknown types.
@@ -233,9 +236,9 @@ pub struct EthernetVlan {
 }
 
 impl EthernetVlan {
-    /// Finds and remembers to whom the tags of a batch belong; `None` where some belong to nobody.
+    /// Looks up and caches to whom the tags of a batch belong; `None` where some belong to nobody.
     #[inline(never)]
-    fn meet<const W: usize>(&mut self, parent: IfIndex, words: &[u64; W]) -> Option<[IfIndex; W]> {
+    fn look_up<const W: usize>(&mut self, parent: IfIndex, words: &[u64; W]) -> Option<[IfIndex; W]> {
         let mut subs = [parent; W];
         for (sub, word) in subs.iter_mut().zip(words) {
             let tags = [32, 0].map(|shift| ((word >> (shift + 16)) as u16, (word >> shift) as u16));
@@ -244,7 +247,7 @@ impl EthernetVlan {
                 return None;
             }
             *sub = self.table.get().find(parent, tags)?;
-            self.memory.0[Memory::place(*word)] = Met { tags: *word, parent, sub: *sub };
+            self.cache.0[Cache::place(*word)] = Found { tags: *word, parent, sub: *sub };
         }
         Some(subs)
     }
@@ -269,7 +272,7 @@ impl Node<Shared> for EthernetVlan {
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         if self.table.refresh() {
-            self.memory.forget();
+            self.cache.clear();
         }
     }
 
@@ -391,12 +394,12 @@ impl FastPath<Shared> for EthernetVlan {
         let (mut subs, mut differ) = ([parent; W], 0);
         for k in 0..W {
             words[k] &= numbers;
-            let met = &self.memory.0[Memory::place(words[k])];
-            differ |= (met.tags ^ words[k]) | u64::from(met.parent.0 ^ parent.0);
-            subs[k] = met.sub;
+            let found = &self.cache.0[Cache::place(words[k])];
+            differ |= (found.tags ^ words[k]) | u64::from(found.parent.0 ^ parent.0);
+            subs[k] = found.sub;
         }
         if differ != 0 {
-            subs = self.meet(parent, &words)?;
+            subs = self.look_up(parent, &words)?;
         }
         let (destinations, interfaces): ([u64; W], _) = (batch.heads::<_, 0>(), self.interfaces.view());
         let (mut differ, mut kinds, mut group) = (0, u16::MAX, 0);

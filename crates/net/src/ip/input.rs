@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use quiver_graph::stats::{SimpleCounters, SimpleRow};
+use quiver_graph::stats::{SimpleCounters, SimpleRows};
 use quiver_graph::{
     ArcPoint, Batch, DropReasons, FastPath, IfIndex, NextNodes, Node, NodeCx, Pkt, Sent, Shared, Verdict, drop_reasons, flags,
     next_nodes,
@@ -127,7 +127,7 @@ pub struct Input<F> {
     interfaces: IfTable,
     unicast: ArcPoint,
     multicast: ArcPoint,
-    counter: SimpleRow,
+    counter: SimpleRows<1>,
     /// Whether any interface has a feature, asked once a vector.
     features: bool,
     /// The interface of a run of packets.
@@ -146,7 +146,7 @@ impl<F: InputFamily> Input<F> {
             interfaces,
             unicast,
             multicast,
-            counter: counter.row(0),
+            counter: SimpleRows::new([counter], 0),
             features: false,
             run: u32::MAX,
             if_flags: 0,
@@ -171,7 +171,7 @@ impl<F: InputFamily> Input<F> {
     #[inline(never)]
     fn flush(&mut self) {
         if self.packets != 0 {
-            self.counter.add(self.run, self.packets);
+            self.counter.add(self.run, [self.packets]);
         }
         (self.run, self.packets) = (u32::MAX, 0);
     }
@@ -202,7 +202,7 @@ impl<F: InputFamily> Input<F> {
             return false;
         }
         for interface in interfaces {
-            self.counter.add(interface.0, 1);
+            self.counter.add(interface.0, [1]);
         }
         true
     }

@@ -1,7 +1,10 @@
 //! How forwarding scales with workers: a packet generator in each worker, five nodes, no device.
 //!
-//! `cargo bench -p quiver-graph --bench workers [-- ROUNDS]` prints packets a second for 1, 2, … workers on CPUs of their own,
-//! medians of interleaved rounds, and what hand-off costs: the same with every packet handed to the next worker.
+//! `cargo bench -p quiver-graph --bench workers [-- ROUNDS]` prints packets a second for 1, 2, … workers on CPUs of their own, and
+//! of as many graphs that have nothing in common: *apart*, what the machine gives (its cores share a clock budget and a memory).
+//! *By one* and *by apart* compare rates of one round. *Handed over*: every packet goes to the next worker; a hand-off's
+//! clocks are of both ends, less those of the same path without it. Medians (least - most); settings take turns.
+//! `-- hand-off` does only that, for profiles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,64 +127,116 @@ impl Bed {
         Self { graph, to }
     }
 
-    /// Packets a second with so many workers.
-    fn run(&mut self, workers: usize, cpus: &[u32], hand_off: bool, time: Duration) -> f64 {
-        for cpu in cpus.iter().take(workers) {
+    /// Starts workers on these CPUs; their generators make packets from now on.
+    fn start(&mut self, cpus: &[u32], hand_off: bool) {
+        for cpu in cpus {
             self.graph.add_worker(&ThreadPlan { cpu: Some(*cpu), ..Default::default() }).expect("worker");
         }
         self.graph.retire(0).expect("main leaves");
-        self.to.store(if hand_off { workers as u64 } else { 0 }, Ordering::Relaxed);
+        self.to.store(if hand_off { cpus.len() as u64 } else { 0 }, Ordering::Relaxed);
+        self.switch(cpus.len(), true);
+    }
+
+    fn switch(&mut self, workers: usize, on: bool) {
         let source = self.graph.node("source").expect("source");
+        for thread in 1..=workers {
+            self.graph.input::<Source, _>(source, thread, move |s| s.on = on);
+        }
+    }
+
+    /// Packets that have left the graph since these workers started.
+    fn seen(&self, workers: usize) -> u64 {
         let sink = self.graph.node("sink").expect("sink");
-        for thread in 1..=workers {
-            self.graph.input::<Source, _>(source, thread, |s| s.on = true);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-        let seen = |g: &Graph| (1..=workers).map(|t| g.figures(sink, t).vectors).sum::<u64>();
-        let (before, start) = (seen(&self.graph), Instant::now());
-        std::thread::sleep(time);
-        let rate = (seen(&self.graph) - before) as f64 / start.elapsed().as_secs_f64();
-        for thread in 1..=workers {
-            self.graph.input::<Source, _>(source, thread, |s| s.on = false);
-        }
+        (1..=workers).map(|thread| self.graph.figures(sink, thread).vectors).sum()
+    }
+
+    fn stop(&mut self, workers: usize) {
+        self.switch(workers, false);
         self.graph.add_main();
         for thread in (1..=workers).rev() {
             self.graph.retire(thread).expect("worker leaves");
         }
-        rate
     }
 }
 
-fn median(mut samples: Vec<f64>) -> f64 {
+/// How workers are measured.
+#[derive(Clone, Copy, PartialEq)]
+enum Setting {
+    /// Workers of one graph.
+    Together,
+    /// The same, and each packet goes to the next worker.
+    HandedOver,
+    /// Graphs of one worker each, with nothing in common: what the machine gives.
+    Apart,
+}
+
+/// Packets a second of all workers.
+fn run(beds: &mut [Bed], setting: Setting, cpus: &[u32], time: Duration) -> f64 {
+    let groups: Vec<&[u32]> = if setting == Setting::Apart { cpus.chunks(1).collect() } else { vec![cpus] };
+    let beds = &mut beds[..groups.len()];
+    for (bed, cpus) in beds.iter_mut().zip(&groups) {
+        bed.start(cpus, setting == Setting::HandedOver);
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let seen = |beds: &[Bed]| beds.iter().zip(&groups).map(|(bed, cpus)| bed.seen(cpus.len())).sum::<u64>();
+    let (before, start) = (seen(beds), Instant::now());
+    std::thread::sleep(time);
+    let rate = (seen(beds) - before) as f64 / start.elapsed().as_secs_f64();
+    for (bed, cpus) in beds.iter_mut().zip(&groups) {
+        bed.stop(cpus.len());
+    }
+    rate
+}
+
+/// Median, least and most.
+fn spread(mut samples: Vec<f64>) -> (f64, f64, f64) {
     samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
+    (samples[samples.len() / 2], samples[0], samples[samples.len() - 1])
 }
 
 fn main() {
-    let rounds = std::env::args().filter_map(|word| word.parse().ok()).next().unwrap_or(7_usize);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let rounds = words.iter().find_map(|word| word.parse().ok()).unwrap_or(7_usize);
     let cpus = allowed_cpus().expect("CPUs");
-    let most = cpus.len().min(8);
-    let mut bed = Bed::new();
-    let mut plain = vec![Vec::new(); most];
-    let mut handed = vec![Vec::new(); most];
-    // Interleaved, so that whatever else the machine does falls on all alike.
-    for _ in 0..rounds {
-        for workers in 1..=most {
-            plain[workers - 1].push(bed.run(workers, &cpus, false, Duration::from_millis(300)));
+    let cpus = &cpus[..cpus.len().min(8)];
+    let mut beds: Vec<Bed> = cpus.iter().map(|_| Bed::new()).collect();
+    let hz = Clock::new().ticks_per_second() as f64;
+    let mut of = |setting, workers: usize| run(&mut beds, setting, &cpus[..workers], Duration::from_millis(300));
+    if words.iter().any(|word| word == "hand-off") {
+        let rates = (0..rounds).map(|_| of(Setting::HandedOver, cpus.len())).collect();
+        println!("{} workers, all handed over: {:.2} Mpps", cpus.len(), spread(rates).0 / 1e6);
+        return;
+    }
+    println!(
+        "{:<9}{:>8}{:>10}{:>24}{:>26}{:>14}{:>26}",
+        "workers", "Mpps", "apart", "by one", "by apart", "handed over", "clocks of a hand-off"
+    );
+    for workers in 1..=cpus.len() {
+        let mut columns: [Vec<f64>; 6] = Default::default();
+        // In turns, so that whatever else the machine does falls on all alike.
+        for _ in 0..rounds {
+            let together = of(Setting::Together, workers);
+            columns[0].push(together / 1e6);
             if workers > 1 {
-                handed[workers - 1].push(bed.run(workers, &cpus, true, Duration::from_millis(300)));
+                let (one, apart) = (of(Setting::Together, 1), of(Setting::Apart, workers));
+                let handed = of(Setting::HandedOver, workers);
+                let clocks = workers as f64 * hz * (handed.recip() - together.recip());
+                for (column, value) in
+                    columns[1..].iter_mut().zip([apart / 1e6, together / one, together / apart, handed / 1e6, clocks])
+                {
+                    column.push(value);
+                }
             }
         }
-    }
-    let pairs: Vec<f64> = (0..rounds).filter_map(|r| Some(plain.get(1)?[r] / plain[0][r])).collect();
-    let one = median(plain[0].clone());
-    println!("{:<10}{:>14}{:>12}{:>22}", "workers", "Mpps", "x one", "all handed over, Mpps");
-    for (at, (plain, handed)) in plain.into_iter().zip(handed).enumerate() {
-        let rate = median(plain);
-        let with = if handed.is_empty() { "-".to_owned() } else { format!("{:.2}", median(handed) / 1e6) };
-        println!("{:<10}{:>14.2}{:>12.3}{:>22}", at + 1, rate / 1e6, rate / one, with);
-    }
-    if !pairs.is_empty() {
-        println!("2 workers against 1 in the same round: median x {:.3}", median(pairs));
+        let of = |at: usize| spread(columns[at].clone());
+        print!("{workers:<9}{:>8.2}", of(0).0);
+        if workers > 1 {
+            let range = |at: usize, digits: usize| {
+                let (median, least, most) = of(at);
+                format!("{median:.digits$} ({least:.digits$} - {most:.digits$})")
+            };
+            print!("{:>10.2}{:>24}{:>26}{:>14.2}{:>26}", of(1).0, range(2, 3), range(3, 3), of(4).0, range(5, 0));
+        }
+        println!();
     }
 }

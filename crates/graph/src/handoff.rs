@@ -12,8 +12,9 @@
 //! thread that got some of it.
 //!
 //! A full ring, or a thread that is not there, gives the packet back: the caller drops it for a reason of its own, counted
-//! (VPP's "congestion drop"). Nobody waits for anybody. Slots in memory are lanes and the node's number; buffers, metadata
-//! lines included, change owner with the ring's release and acquire.
+//! (VPP's "congestion drop"). Nobody waits for anybody. A place in a ring holds a packet's four lanes; in front of packets that go on at
+//! another node than the one before is a place that says where. Buffers, metadata lines included, change owner with the ring's release
+//! and acquire.
 //!
 //! On the other side `handoff-input`, which every thread has, polls its rings before the device queues and wakes the thread
 //! when it sleeps. A traced packet goes on as a second trace there.
@@ -22,26 +23,56 @@ use std::sync::atomic::{Ordering, fence};
 
 use quiver_tables::ring::{Consumer, Producer, ring};
 
-use crate::context::{NULL_NODE, NodeCx};
+use crate::context::{Core, NULL_NODE, NodeCx};
 use crate::fleet::Bell;
 use crate::frame::{Frame, TAKEN, flags};
 use crate::memory::{Memory, Shared};
 use crate::node::{DropReasons, InputNode, NoDrops, NoNext, Verdict};
-use crate::packet::{Packet, Pkt};
+use crate::packet::{Env, Packet, Pkt};
 
-/// Packets that wait between two threads at most: what arrives at 10 Mpps while a thread is away for 400 µs.
+/// Places between two threads: what arrives at 10 Mpps while a thread is away for 400 µs. Each run of packets for one node
+/// takes one more for its head.
 pub const HANDOFF_CAPACITY: usize = 4096;
 
-/// A packet on its way: its lanes, and where it goes on.
+/// A packet's lanes on their way, or the head of a run: where the packets behind it go on. Four of them fill a cache line.
 #[derive(Clone, Copy)]
+#[repr(C, align(16))]
 pub(crate) struct Parcel {
+    /// [`TAKEN`], which is no packet's, in the head of a run.
     index: u32,
     span: u32,
     context: u32,
+    /// A head's: see [`Run`].
     aux: u32,
-    node: u16,
-    /// The sender has a trace of it.
-    traced: bool,
+}
+
+/// What packets in a row have in common: the node that they go on at (low 16 bits), and whether the sender has traces of them.
+#[derive(Clone, Copy, PartialEq)]
+struct Run(u32);
+
+impl Run {
+    const TRACED: u32 = 1 << 16;
+    /// No packet's.
+    const NONE: Self = Self(u32::MAX);
+
+    #[inline(always)]
+    fn new(node: u16, traced: bool) -> Self {
+        Self(u32::from(node) | if traced { Self::TRACED } else { 0 })
+    }
+
+    #[inline(always)]
+    fn node(self) -> u16 {
+        self.0 as u16
+    }
+
+    #[inline(always)]
+    fn is_traced(self) -> bool {
+        self.0 & Self::TRACED != 0
+    }
+
+    fn head(self) -> Parcel {
+        Parcel { index: TAKEN, span: 0, context: 0, aux: self.0 }
+    }
 }
 
 pub(crate) type Sender = Producer<Parcel>;
@@ -56,7 +87,21 @@ pub(crate) fn way() -> (Sender, Receiver) {
 #[repr(align(128))]
 struct Out {
     ring: Sender,
+    /// Of the packet put in last.
+    run: Run,
     bell: Bell,
+}
+
+impl Out {
+    /// Puts the head of a run in, where a packet fits in behind it.
+    #[inline(never)]
+    fn begin(&mut self, run: Run) -> bool {
+        if !self.ring.has_room(2) || self.ring.push(run.head()).is_err() {
+            return false;
+        }
+        self.run = run;
+        true
+    }
 }
 
 /// On lines of its own: the receiver counts here.
@@ -64,6 +109,8 @@ struct Out {
 struct In {
     from: usize,
     ring: Receiver,
+    /// Of the packet taken out last.
+    run: Run,
 }
 
 /// A thread's ends of the ways to and from all others.
@@ -84,12 +131,12 @@ impl Handoff {
         while self.out.len() <= to {
             self.out.push(None);
         }
-        self.out[to] = Some(Out { ring, bell });
+        self.out[to] = Some(Out { ring, run: Run::NONE, bell });
     }
 
     /// Opens the way from a thread.
     pub(crate) fn accept(&mut self, from: usize, ring: Receiver) {
-        self.inputs.push(In { from, ring });
+        self.inputs.push(In { from, ring, run: Run::NONE });
     }
 
     /// Closes the way to a thread: nothing goes there any more.
@@ -106,8 +153,11 @@ impl Handoff {
     }
 
     #[inline(always)]
-    fn push(&mut self, to: usize, parcel: Parcel) -> bool {
+    fn push(&mut self, to: usize, run: Run, parcel: Parcel) -> bool {
         let Some(Some(out)) = self.out.get_mut(to) else { return false };
+        if out.run != run && !out.begin(run) {
+            return false;
+        }
         if out.ring.push(parcel).is_err() {
             return false;
         }
@@ -178,8 +228,8 @@ impl NodeCx<'_> {
         let Packet { index, span, context, aux, .. } = packet;
         // Trace records belong to the thread that began them.
         let traced = context & flags::TRACED != 0;
-        let parcel = Parcel { index, span, context: context & !flags::TRACED, aux, node, traced };
-        if self.core.handoff.push(thread, parcel) { Ok(()) } else { Err(packet) }
+        let parcel = Parcel { index, span, context: context & !flags::TRACED, aux };
+        if self.core.handoff.push(thread, Run::new(node, traced), parcel) { Ok(()) } else { Err(packet) }
     }
 
     /// Takes a packet out of the frame and sends it to one of this node's next nodes on another thread, or drops it as `congestion` where
@@ -273,23 +323,43 @@ fn take_in(cx: &mut NodeCx<'_>) -> usize {
     let most = cx.core.queue.vector_size;
     let mut packets = 0;
     for at in 0..cx.core.handoff.inputs.len() {
-        for _ in 0..most {
-            let Some(parcel) = cx.core.handoff.inputs[at].ring.pop() else { break };
-            deliver(cx, parcel);
-            packets += 1;
+        let mut left = most;
+        while let Some((run, packet)) = take_plain(cx.core, &cx.env, at, &mut left) {
+            resume(cx, run.node(), packet);
         }
         cx.core.handoff.inputs[at].ring.release();
+        packets += most - left;
     }
     packets
 }
 
+/// Takes at most `left` packets out of a ring, up to one with a trace, which it gives.
 #[inline(always)]
-fn deliver(cx: &mut NodeCx<'_>, parcel: Parcel) {
-    let Parcel { index, span, context, aux, node, traced } = parcel;
-    let mut packet = Packet::<Shared>::new(index, span, context, aux);
-    if traced {
-        crate::trace::resume(cx.core, &cx.env, cx.node, node, &mut packet);
+fn take_plain(core: &mut Core, env: &Env, at: usize, left: &mut usize) -> Option<(Run, Packet<Shared>)> {
+    let Core { handoff, queue, .. } = core;
+    let In { ring, run, .. } = &mut handoff.inputs[at];
+    while *left > 0 {
+        let Parcel { index, span, context, aux } = ring.pop()?;
+        if index == TAKEN {
+            *run = Run(aux);
+            continue;
+        }
+        *left -= 1;
+        let mut packet = Packet::<Shared>::new(index, span, context, aux);
+        if run.is_traced() {
+            return Some((*run, packet));
+        }
+        // Its line is in the other core's cache: that takes longer than nodes look ahead.
+        Pkt::of_packet(&mut packet, env).prefetch_header();
+        // A node that was removed meanwhile has an instance that drops; numbers are the same on all threads.
+        queue.open_frame(run.node()).append(&packet);
     }
-    // A node that was removed meanwhile has an instance that drops; numbers are the same on all threads.
+    None
+}
+
+/// Delivers a packet that the other thread traced: a second trace begins here.
+#[cold]
+fn resume(cx: &mut NodeCx<'_>, node: u16, mut packet: Packet<Shared>) {
+    crate::trace::resume(cx.core, &cx.env, cx.node, node, &mut packet);
     cx.core.queue.open_frame(node).append(&packet);
 }

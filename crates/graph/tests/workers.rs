@@ -14,11 +14,13 @@ use quiver_graph::{
 use quiver_tables::qsbr;
 
 const FLOWS: u32 = 16;
+/// Packets in a row that go on at the same node.
+const RUN: usize = 4;
 /// Bound of every wait: a hang, also where the processor is emulated and others have it.
 const LONG: Duration = Duration::from_secs(300);
 
 next_nodes! { enum SourceNext { Spread = "spread" } }
-next_nodes! { enum SpreadNext { Sink = "sink" } }
+next_nodes! { enum SpreadNext { Even = "even", Odd = "odd" } }
 drop_reasons! { enum SpreadDrop { Congestion = "congestion drop" } }
 
 /// Numbered packets, a burst a turn, while it is told to.
@@ -65,7 +67,7 @@ impl InputNode for Source {
     }
 }
 
-/// Sends each packet to the thread of its flow.
+/// Sends each packet to the thread of its flow, and to the node of its four flows.
 struct Spread {
     threads: Snapshot<Vec<usize>>,
 }
@@ -77,8 +79,10 @@ impl VectorNode for Spread {
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
         self.threads.refresh();
         let threads = self.threads.get();
-        cx.spread(frame, SpreadNext::Sink, SpreadDrop::Congestion, |packet| {
-            threads[packet.head::<[u8; 8]>()[7] as usize % FLOWS as usize % threads.len()]
+        cx.spread_each(frame, SpreadDrop::Congestion, |packet| {
+            let flow = packet.head::<[u8; 8]>()[7] as usize % FLOWS as usize;
+            let next = if flow / RUN % 2 == 0 { SpreadNext::Even } else { SpreadNext::Odd };
+            (threads[flow % threads.len()], next.into())
         });
     }
 }
@@ -88,9 +92,14 @@ struct Seen {
     packets: AtomicU64,
     disorder: AtomicU64,
     by_thread: [AtomicU64; 8],
+    by_node: [AtomicU64; 2],
+    /// Packets at the node of other flows.
+    astray: AtomicU64,
 }
 
+/// The node of the flows whose fours have even numbers, or odd ones.
 struct Sink {
+    odd: usize,
     seen: Arc<Seen>,
     last: [u64; FLOWS as usize],
 }
@@ -102,13 +111,18 @@ impl VectorNode for Sink {
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
         for i in 0..frame.len() {
             let number = u64::from_be_bytes(cx.packet(frame, i).head());
-            let last = &mut self.last[(number % u64::from(FLOWS)) as usize];
+            let flow = (number % u64::from(FLOWS)) as usize;
+            if flow / RUN % 2 != self.odd {
+                self.seen.astray.fetch_add(1, Ordering::Relaxed);
+            }
+            let last = &mut self.last[flow];
             if number < *last {
                 self.seen.disorder.fetch_add(1, Ordering::Relaxed);
             }
             *last = number + 1;
         }
         self.seen.packets.fetch_add(frame.len() as u64, Ordering::Relaxed);
+        self.seen.by_node[self.odd].fetch_add(frame.len() as u64, Ordering::Relaxed);
         self.seen.by_thread[cx.thread()].fetch_add(frame.len() as u64, Ordering::Relaxed);
         cx.consume_all(frame, IfIndex(2));
     }
@@ -129,10 +143,15 @@ impl Bed {
         graph.start_workers(&vec![ThreadPlan::default(); workers]).unwrap();
         let (orders, seen) = (Arc::<Orders>::default(), Arc::<Seen>::default());
         let threads = Published::new(graph.fleet().threads());
-        let (o, s, t) = (orders.clone(), seen.clone(), threads.snapshot());
+        let (o, t) = (orders.clone(), threads.snapshot());
+        let sink = |name, odd| {
+            let seen = seen.clone();
+            NodeSpec::vector(name, move |_| Sink { odd, seen: seen.clone(), last: [0; FLOWS as usize] })
+        };
         graph
             .add(vec![
-                NodeSpec::vector("sink", move |_| Sink { seen: s.clone(), last: [0; FLOWS as usize] }),
+                sink("even", 0),
+                sink("odd", 1),
                 NodeSpec::vector("spread", move |_| Spread { threads: t.clone() }),
                 NodeSpec::input("source", move |_| Source { next: 0, orders: o.clone(), active: false }),
             ])
@@ -192,6 +211,8 @@ fn packets_go_on_at_the_thread_of_their_flow_in_order() {
         }
         assert_eq!(bed.seen.packets.load(Ordering::Relaxed), 20_000);
         assert_eq!(bed.seen.disorder.load(Ordering::Relaxed), 0);
+        assert_eq!(bed.seen.astray.load(Ordering::Relaxed), 0);
+        assert_eq!(bed.seen.by_node.each_ref().map(|n| n.load(Ordering::Relaxed)), [10_000; 2]);
         for thread in &threads {
             let share = 20_000 / threads.len() as u64;
             let got = bed.seen.by_thread[*thread].load(Ordering::Relaxed);
@@ -217,7 +238,9 @@ fn what_a_thread_does_not_take_is_dropped_and_counted() {
     });
     // Or it might be about to take what waits for it.
     is_held.recv().unwrap();
-    let total = HANDOFF_CAPACITY as u64 + 1000;
+    // Each run of packets for one node takes a place for its head.
+    let fit = (HANDOFF_CAPACITY - HANDOFF_CAPACITY / (RUN + 1)) as u64;
+    let total = fit + 1000;
     bed.orders.limit.store(total, Ordering::Release);
     bed.graph.fleet().on(1, |_| ());
     let deadline = Instant::now() + LONG;
@@ -228,7 +251,7 @@ fn what_a_thread_does_not_take_is_dropped_and_counted() {
     hold.store(false, Ordering::Release);
     bed.wait();
     assert_eq!(bed.dropped(), 1000);
-    assert_eq!(bed.seen.packets.load(Ordering::Relaxed), HANDOFF_CAPACITY as u64);
+    assert_eq!(bed.seen.packets.load(Ordering::Relaxed), fit);
     assert_eq!(bed.seen.disorder.load(Ordering::Relaxed), 0);
     bed.assert_pool_is_whole();
     // A thread that is not there takes nothing.
@@ -339,8 +362,8 @@ fn no_two_threads_write_a_cache_line() {
     }
     assert!(lines > 1000);
     // Counters: a row a thread.
-    let figures = |g: &Graph, thread| g.figures(g.node("sink").unwrap(), thread).vectors;
-    let sum: u64 = (0..6).map(|thread| figures(&bed.graph, thread)).sum();
+    let figures = |name, thread| bed.graph.figures(bed.graph.node(name).unwrap(), thread).vectors;
+    let sum: u64 = (0..6).map(|thread| figures("even", thread) + figures("odd", thread)).sum();
     assert_eq!(sum, bed.seen.packets.load(Ordering::Relaxed));
 }
 

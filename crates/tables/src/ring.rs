@@ -20,6 +20,9 @@
 use crate::sync::{Arc, AtomicUsize, Ordering, UnsafeCell};
 use std::mem::MaybeUninit;
 
+/// Cache lines that the producer asks for ahead of the one that it fills.
+const AHEAD: usize = 8;
+
 /// A count alone on its cache lines (two: the adjacent-line prefetcher pairs them).
 #[repr(align(128))]
 struct Count(AtomicUsize);
@@ -73,6 +76,10 @@ impl<T> Shared<T> {
 }
 
 impl<T: Copy + Send> Producer<T> {
+    /// Values that a cache line holds, a power of two.
+    const OF_A_LINE: usize =
+        if size_of::<T>() == 0 { 1 } else { 1 << if size_of::<T>() > 64 { 0 } else { (64 / size_of::<T>()).ilog2() } };
+
     /// Puts a value in; it is readable after [`publish`](Self::publish).
     ///
     /// # Errors
@@ -91,7 +98,21 @@ impl<T: Copy + Send> Producer<T> {
             unsafe { (*slot).write(value) };
         });
         self.next = self.next.wrapping_add(1);
+        if self.next.is_multiple_of(Self::OF_A_LINE) {
+            // The consumer has read that line last and has it. It is fetched while others are filled.
+            self.shared.slot(self.next.wrapping_add(AHEAD * Self::OF_A_LINE)).with(crate::cpu::prefetch_write);
+        }
         Ok(())
+    }
+
+    /// Whether there is room for so many values, which is at most the capacity.
+    #[inline(always)]
+    pub fn has_room(&mut self, values: usize) -> bool {
+        let capacity = self.shared.slots.len();
+        if self.next.wrapping_sub(self.head) + values > capacity {
+            self.head = self.shared.head.0.load(Ordering::Acquire);
+        }
+        self.next.wrapping_sub(self.head) + values <= capacity
     }
 
     /// Makes everything that was pushed readable; `false` where there was nothing.
@@ -213,6 +234,9 @@ mod tests {
                 match state >> 62 {
                     0 | 1 => {
                         let full = model.len() + held == capacity;
+                        for values in 0..=capacity {
+                            assert_eq!(producer.has_room(values), model.len() + held + values <= capacity);
+                        }
                         assert_eq!(producer.push(n), if full { Err(n) } else { Ok(()) });
                         if !full {
                             model.push_back(n);

@@ -78,6 +78,24 @@ impl Key {
         (self.0[1] >> 32) as u8
     }
 
+    /// The key where `is_whole`, else one that no session has.
+    #[inline(always)]
+    pub const fn whole(self, is_whole: bool) -> Self {
+        Self([self.0[0], self.0[1] | (!is_whole as u64) << 41])
+    }
+
+    /// Whether a session may have it.
+    #[inline(always)]
+    pub const fn is_whole(self) -> bool {
+        self.0[1] & 1 << 41 == 0
+    }
+
+    /// Which way the key's packets go.
+    #[inline(always)]
+    pub const fn direction(self) -> Direction {
+        if self.0[1] & 1 << 40 == 0 { Direction::In2Out } else { Direction::Out2In }
+    }
+
     /// FIB index.
     #[inline(always)]
     pub const fn fib(self) -> u16 {
@@ -115,20 +133,18 @@ pub const fn fold(mut sum: u64) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-#[inline(always)]
-const fn sum64(x: u64) -> u64 {
-    (x & 0xffff) + (x >> 16 & 0xffff) + (x >> 32 & 0xffff) + (x >> 48)
-}
-
 /// What is added to a ones' complement sum when `old` words become `new` ones (RFC 1624).
+#[inline(always)]
 pub const fn change(old: u64, new: u64) -> u16 {
-    fold(sum64(new) + sum64(!old))
+    let (sum, carry) = new.overflowing_add(!old);
+    fold(sum.wrapping_add(carry as u64))
 }
 
 /// A checksum field after its data has changed by `change` (RFC 1624, equation 3).
 #[inline(always)]
 pub const fn update(checksum: u16, change: u16) -> u16 {
-    !fold((!checksum) as u64 + change as u64)
+    let sum = (!checksum) as u32 + change as u32;
+    !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
 /// TCP as far as it is followed (RFC 5382, RFC 7857): who has sent SYN, FIN, RST.
@@ -298,7 +314,8 @@ mod tests {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let (old, new) = (x, x.rotate_left(29) ^ x >> 7);
             let other = x >> 40;
-            let of = |data: u64| !fold(sum64(data) + sum64(other));
+            let sum = |data: u64| (0..64).step_by(16).map(|at| data >> at & 0xffff).sum::<u64>();
+            let of = |data: u64| !fold(sum(data) + sum(other));
             let updated = update(of(old), change(old, new));
             // 0 and 0xffff are the same number.
             assert!(updated == of(new) || updated ^ of(new) == 0xffff, "{old:x} {new:x}");

@@ -1,7 +1,7 @@
 //! The sessions of one thread, found by either of two keys.
 //!
 //! ```text
-//!   bucket, one cache line: 7 × | hash (31) | direction (1) | session + 1 (32) |, overflow       session: one cache line
+//!   bucket, one cache line: 7 × | session + 1 (32) | hash (31) | 1 |, overflow       session: one cache line
 //! ```
 //!
 //! A packet costs two lines: the bucket that its key's hash points at, and its session, where the whole key is compared. Both
@@ -21,7 +21,7 @@ use quiver_tables::slots::{self, AtomicSlots};
 use quiver_tables::timer::Wheel;
 
 use crate::hash::fold;
-use crate::session::{Key, Session, Words, tcp};
+use crate::session::{Direction, Key, Session, Words, tcp};
 
 const SLOTS: usize = 7;
 /// Keys per bucket when the table is full.
@@ -30,6 +30,16 @@ type Line = [AtomicU64; 8];
 
 /// Number of a session in its table.
 pub type SessionId = u32;
+
+/// No session's number.
+pub const NO_SESSION: SessionId = SessionId::MAX;
+
+/// Where a key's hash leads: its bucket, and what its entry there begins with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Aim {
+    bucket: u32,
+    tag: u32,
+}
 
 /// Why a session could not be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +106,18 @@ pub struct Sessions {
     fired: Vec<u32>,
 }
 
+/// What the entry of a key with this hash begins with: not 0, as an empty one does.
+#[inline(always)]
+fn tag(hash: u64) -> u32 {
+    hash as u32 | 1
+}
+
+/// The number of the session in a bucket's entry, plus one.
+#[inline(always)]
+fn of_entry(entry: u64) -> u32 {
+    (entry >> 32) as u32
+}
+
 impl Sessions {
     /// A table for so many sessions. Only the buckets take memory now.
     ///
@@ -158,30 +180,45 @@ impl Sessions {
     }
 
     /// Asks for the bucket of a hash.
-    #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        if let Some(bucket) = self.buckets.slot(self.home(hash) as u32) {
+        self.prefetch_bucket(self.aim(hash));
+    }
+
+    /// Where a hash leads.
+    #[inline(always)]
+    pub fn aim(&self, hash: u64) -> Aim {
+        Aim { bucket: self.home(hash) as u32, tag: tag(hash) }
+    }
+
+    /// Asks for a bucket.
+    #[inline(always)]
+    pub fn prefetch_bucket(&self, aim: Aim) {
+        if let Some(bucket) = self.buckets.slot(aim.bucket) {
             quiver_tables::prefetch(bucket);
         }
     }
 
-    /// The first session whose key may be the one with this hash: only the bucket is read, and the session's line is asked
-    /// for. `None`: there is none in this bucket ([`Sessions::find`] tells whether there is one elsewhere).
+    /// The first session whose key may be the one with this hash, or [`NO_SESSION`]: only the bucket is read, and the session's line
+    /// is asked for. [`Sessions::line_of`] tells whether it has the key, [`Sessions::find`] whether there is one elsewhere.
     #[inline(always)]
-    pub fn candidate(&self, hash: u64) -> Option<SessionId> {
-        let bucket = self.buckets.slot(self.home(hash) as u32)?;
-        let tag = hash << 32;
-        let mut found = 0;
-        // All slots are looked at, so that nothing depends on where the entry happens to be.
-        for slot in bucket[..SLOTS].iter().rev() {
-            let word = slot.load(Relaxed);
-            found = if (word ^ tag) >> 32 == 0 && word as u32 != 0 { word as u32 } else { found };
-        }
-        let id = found.checked_sub(1)?;
+    pub fn candidate(&self, aim: Aim) -> SessionId {
+        let id = self.buckets.slot(aim.bucket).map_or(NO_SESSION, |bucket| Self::first(bucket, aim));
         if let Some(line) = self.lines.slot(id) {
             quiver_tables::prefetch(line);
         }
-        Some(id)
+        id
+    }
+
+    /// The first session of a bucket whose key may be the one with this hash. All slots are looked at, so that nothing depends on where
+    /// the entry happens to be.
+    #[inline(always)]
+    fn first(bucket: &Line, aim: Aim) -> SessionId {
+        let mut found = 0;
+        for slot in bucket[..SLOTS].iter().rev() {
+            let word = slot.load(Relaxed);
+            found = if word as u32 == aim.tag { word } else { found };
+        }
+        of_entry(found).wrapping_sub(1)
     }
 
     /// The record of a session.
@@ -190,31 +227,43 @@ impl Sessions {
         self.lines.slot(id)
     }
 
+    /// The record of a candidate, if it has the key, which is one of this direction.
     #[inline(always)]
-    fn has_key(line: &Line, key: Key) -> bool {
-        let at = if key.0[1] & 1 << 40 == 0 { 0 } else { 2 };
-        line[at].load(Relaxed) == key.0[0] && line[at + 1].load(Relaxed) == key.0[1]
+    pub fn line_of(&self, id: SessionId, key: Key, direction: Direction) -> Option<&Line> {
+        let at = if direction == Direction::In2Out { 0 } else { 2 };
+        self.lines.slot(id).filter(|line| line[at].load(Relaxed) == key.0[0] && line[at + 1].load(Relaxed) == key.0[1])
     }
 
-    /// Whether a session has a key: of candidates.
-    #[inline(always)]
-    pub fn is(&self, id: SessionId, key: Key) -> bool {
-        self.lines.slot(id).is_some_and(|line| Self::has_key(line, key))
+    fn is(&self, id: SessionId, key: Key) -> bool {
+        self.line_of(id, key, key.direction()).is_some()
     }
 
     /// The session of a key.
     pub fn find(&self, key: Key) -> Option<SessionId> {
-        self.place(key, self.hash(key)).map(|(_, _, id)| id)
+        self.find_at(self.aim(self.hash(key)), key)
     }
 
-    fn place(&self, key: Key, hash: u64) -> Option<(usize, usize, SessionId)> {
-        let mut at = self.home(hash);
+    /// The session of a key whose hash leads here.
+    #[inline(always)]
+    pub fn find_at(&self, aim: Aim, key: Key) -> Option<SessionId> {
+        let bucket = self.buckets.slot(aim.bucket)?;
+        let id = Self::first(bucket, aim);
+        if id == NO_SESSION && bucket[SLOTS].load(Relaxed) == 0 {
+            return None;
+        }
+        if self.is(id, key) { Some(id) } else { self.place(aim, key).map(|(_, _, id)| id) }
+    }
+
+    /// Where the entry of a key is: bucket, slot and session.
+    #[inline(never)]
+    fn place(&self, aim: Aim, key: Key) -> Option<(usize, usize, SessionId)> {
+        let mut at = aim.bucket as usize;
         for _ in 0..self.bucket_count {
             let bucket = self.buckets.slot(at as u32)?;
             for (n, slot) in bucket[..SLOTS].iter().enumerate() {
                 let word = slot.load(Relaxed);
-                if (word ^ hash << 32) >> 32 == 0 && word as u32 != 0 && self.is(word as u32 - 1, key) {
-                    return Some((at, n, word as u32 - 1));
+                if word as u32 == aim.tag && self.is(of_entry(word).wrapping_sub(1), key) {
+                    return Some((at, n, of_entry(word).wrapping_sub(1)));
                 }
             }
             if bucket[SLOTS].load(Relaxed) == 0 {
@@ -226,13 +275,13 @@ impl Sessions {
     }
 
     fn enter(&self, key: Key, id: SessionId) {
-        let hash = self.hash(key);
-        let mut at = self.home(hash);
+        let aim = self.aim(self.hash(key));
+        let mut at = aim.bucket as usize;
         // There are more slots than keys, so an empty one is found before the walk is round.
         for _ in 0..self.bucket_count {
             let Some(bucket) = self.buckets.slot(at as u32) else { return };
             if let Some(slot) = bucket[..SLOTS].iter().find(|slot| slot.load(Relaxed) == 0) {
-                slot.store(hash << 32 | u64::from(id + 1), Relaxed);
+                slot.store(u64::from(id + 1) << 32 | u64::from(aim.tag), Relaxed);
                 return;
             }
             bucket[SLOTS].fetch_add(1, Relaxed);
@@ -241,9 +290,9 @@ impl Sessions {
     }
 
     fn leave(&self, key: Key) {
-        let hash = self.hash(key);
-        let Some((at, slot, _)) = self.place(key, hash) else { return };
-        let mut passed = self.home(hash);
+        let aim = self.aim(self.hash(key));
+        let Some((at, slot, _)) = self.place(aim, key) else { return };
+        let mut passed = aim.bucket as usize;
         while passed != at {
             if let Some(bucket) = self.buckets.slot(passed as u32) {
                 bucket[SLOTS].fetch_sub(1, Relaxed);
@@ -414,7 +463,7 @@ mod tests {
         let s = session(1, 17);
         let id = t.add(&s, &Timeouts::default()).unwrap();
         assert_eq!((t.find(s.i2o), t.find(s.o2i), t.len()), (Some(id), Some(id), 1));
-        assert_eq!(t.candidate(t.hash(s.i2o)), Some(id));
+        assert_eq!(t.candidate(t.aim(t.hash(s.i2o))), id);
         assert!(t.is(id, s.i2o) && t.is(id, s.o2i) && !t.is(id, session(2, 17).i2o));
         assert_eq!((t.find(session(1, 6).i2o), t.add(&s, &Timeouts::default())), (None, Err(AddError::Taken)));
         assert_eq!(t.remove(id), Some(s));

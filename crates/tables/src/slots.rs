@@ -63,8 +63,16 @@ slot!(AtomicU64, u64);
 /// The owner's side: grows the array and writes records.
 #[derive(Debug)]
 pub struct AtomicSlots<T: Slot> {
+    /// Where the array begins, which is fixed, and how many records the owner has made room for: copied here, they cost no further load.
+    base: NonNull<T>,
+    ready: usize,
     array: Arc<SharedArray<T>>,
 }
+
+// SAFETY: `base` points into `array`, which is shared by the same means and under the same conditions.
+unsafe impl<T: Slot> Send for AtomicSlots<T> where Arc<SharedArray<T>>: Send {}
+// SAFETY: as above; `ready` changes only for who has the array to itself.
+unsafe impl<T: Slot> Sync for AtomicSlots<T> where Arc<SharedArray<T>>: Sync {}
 
 /// The readers' side. Cheap to clone.
 #[derive(Debug)]
@@ -96,24 +104,31 @@ impl<T: Slot> AtomicSlots<T> {
 
     /// As [`new`](Self::new), with a choice of pages and a memory limit.
     pub fn with_options(capacity: usize, pages: PageKind, budget: &Budget) -> Result<Self, OutOfMemory> {
-        Ok(AtomicSlots { array: Arc::new(SharedArray::reserve(capacity.max(1), pages, budget)?) })
+        let array = Arc::new(SharedArray::reserve(capacity.max(1), pages, budget)?);
+        Ok(AtomicSlots { base: array.base(), ready: 0, array })
     }
 
     /// Makes room for the records `0..n`. Afterwards [`set`](Self::set) of one of them cannot fail.
     pub fn grow(&mut self, n: usize) -> Result<(), OutOfMemory> {
-        self.array.commit(n)
+        self.array.commit(n)?;
+        self.ready = self.array.committed();
+        Ok(())
     }
 
     /// Writes a record, growing the array if need be.
     pub fn set(&mut self, index: u32, value: T::Value) -> Result<(), OutOfMemory> {
-        self.array.commit((index as usize).checked_add(1).ok_or(OutOfMemory)?)?;
-        self.array.writable(index as usize).ok_or(OutOfMemory)?.store(value);
+        if index as usize >= self.ready {
+            self.grow((index as usize).checked_add(1).ok_or(OutOfMemory)?)?;
+        }
+        self.slot(index).ok_or(OutOfMemory)?.store(value);
         Ok(())
     }
 
-    /// The record at `index` itself, if the array has grown that far: for changing single words in place.
+    /// The record at `index` itself, if the owner has made room for it: for changing single words in place.
+    #[inline(always)]
     pub fn slot(&self, index: u32) -> Option<&T> {
-        self.array.writable(index as usize)
+        // SAFETY: that many records are committed, and none is ever given back.
+        ((index as usize) < self.ready).then(|| unsafe { self.base.add(index as usize).as_ref() })
     }
 
     /// The value at `index`; zero where nothing was written.

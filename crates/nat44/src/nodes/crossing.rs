@@ -16,10 +16,10 @@ pub(super) fn is_both(config: &NatConfig, packet: &Pkt<'_>) -> bool {
 /// Where a packet goes from a node of the arc. One that came from elsewhere than the arc, as the packets between hosts inside do, is not on
 /// it: what follows there was for the interface when it was on that side, if it ever was.
 #[inline(always)]
-pub(super) fn on_arc(arc: &ArcPoint, config: &NatConfig, packet: &Pkt<'_>, outside: bool, end: Verdict) -> Verdict {
-    let side = config.side(packet.rx_if());
+pub(super) fn on_arc(arc: &ArcPoint, config: &NatConfig, rx: IfIndex, outside: bool, end: Verdict) -> Verdict {
+    let side = config.side(rx);
     let is_on = if outside { side.outside } else { side.inside };
-    if is_on { arc.next(packet.rx_if(), end) } else { end }
+    if is_on { arc.next(rx, end) } else { end }
 }
 
 /// Where routes and interfaces are looked up.

@@ -126,7 +126,7 @@ impl Node for Handoff {
     #[inline(always)]
     fn packet(&mut self, cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
         let translate = if self.outside { Next::Out2In } else { Next::In2Out };
-        let verdict = on_arc(&self.arc, self.config.get(), &packet, self.outside, translate.into());
+        let verdict = on_arc(&self.arc, self.config.get(), packet.rx_if(), self.outside, translate.into());
         match self.owner(&packet) {
             Owner::Here => verdict,
             Owner::Thread(owner) if owner == self.thread => verdict,

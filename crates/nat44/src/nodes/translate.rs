@@ -17,7 +17,7 @@ use crate::early::{Early, SharedEarly, lock_early};
 use crate::fragments::{Datagram, Fragments};
 use crate::packet::{Flow, L4, NoFlow, clamp_mss};
 use crate::session::{Direction, Key, flag, tcp, update};
-use crate::table::SessionId;
+use crate::table::{Aim, NO_SESSION, SessionId};
 use crate::thread::{Shared, ThreadNat, lock};
 
 use super::crossing::{Ways, must_wait, on_arc};
@@ -117,13 +117,30 @@ pub(super) struct Translate<const OUTSIDE: bool> {
     pub arc: ArcPoint,
 }
 
+/// What the packets of one interface have in common.
+#[derive(Clone, Copy)]
+struct Port {
+    rx: IfIndex,
+    fib: u16,
+    /// Where they go when they have been changed.
+    next: Verdict,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Work {
+    /// Whole where the packet is plain: everything that is changed lies where it lies in most packets.
     key: Key,
-    hash: u64,
-    id: Option<SessionId>,
-    /// It is plain: everything that is changed lies where it lies in most packets.
-    plain: bool,
+    aim: Aim,
+    /// The session that may be its.
+    id: SessionId,
+}
+
+/// Packet `k` of a group, `at` of its frame.
+struct Here<'a> {
+    group: &'a [Work],
+    k: usize,
+    at: usize,
+    now: u32,
 }
 
 /// What a packet comes to.
@@ -146,9 +163,11 @@ pub(super) fn is_done(packet: &Pkt<'_>) -> bool {
     packet.scratch()[0] == DONE
 }
 
-/// The interface that a session's packets from inside are counted by.
-fn output_of(session: u16) -> Option<IfIndex> {
-    (session != 0).then_some(IfIndex(session.into()))
+/// The interface that a session's packets from inside are counted by, from its state.
+#[inline(always)]
+fn output_of(state: u64) -> Option<IfIndex> {
+    let output = (state >> 48) as u32;
+    (output != 0).then_some(IfIndex(output))
 }
 
 /// SYN and ACK of TCP's flags.
@@ -160,16 +179,19 @@ const TTL_EXPIRED: u32 = icmp_aux(11, 0, 0);
 impl<const OUTSIDE: bool> Translate<OUTSIDE> {
     const DIRECTION: Direction = if OUTSIDE { Direction::Out2In } else { Direction::In2Out };
 
+    /// The table that a packet is in, if that is not its interface's.
     #[inline(always)]
     fn fib(&self, packet: &Pkt<'_>) -> u16 {
-        match packet.table() {
-            Some(fib) => fib as u16,
-            None => self.interfaces.fibs(packet.rx_if()).0 as u16,
-        }
+        packet.table().unwrap_or_else(|| self.interfaces.fibs(packet.rx_if()).0) as u16
+    }
+
+    #[inline(never)]
+    fn port(&self, config: &NatConfig, rx: IfIndex) -> Port {
+        Port { rx, fib: self.interfaces.fibs(rx).0 as u16, next: on_arc(&self.arc, config, rx, OUTSIDE, Next::Lookup.into()) }
     }
 
     #[inline(always)]
-    fn look(&self, mtu: usize, packet: &Pkt<'_>) -> Work {
+    fn look(&self, mtu: usize, packet: &Pkt<'_>, port: &Port) -> Work {
         let head: [u8; 8] = packet.head_at::<_, 0>();
         let [ttl, proto]: [u8; 2] = packet.head_at::<_, 8>();
         let fragment = u16::from_be_bytes([head[6], head[7]]) & 0x3fff;
@@ -183,15 +205,24 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             & (len <= mtu)
             & (ttl > 1)
             & !packet.has(flags::CHECKSUM | flags::CHAINED);
-        let key =
-            Key::raw(packet.head_at::<u64, ADDRS>(), packet.head_at::<u32, PORTS>(), proto, Self::DIRECTION, self.fib(packet));
-        Work { key, hash: 0, id: None, plain }
+        let fib = packet.table().map_or(port.fib, |fib| fib as u16);
+        let key = Key::raw(packet.head_at::<u64, ADDRS>(), packet.head_at::<u32, PORTS>(), proto, Self::DIRECTION, fib);
+        Work { key: key.whole(plain), ..Work::default() }
     }
 
-    /// Changes a plain packet of a session.
+    /// Changes a plain packet of a session, and gives the session's state (word 4) beside where the packet goes. `None`: the session
+    /// is another one's, and nothing has changed.
     #[inline(always)]
-    fn plain(&self, nat: &mut ThreadNat, config: &NatConfig, packet: &mut Pkt<'_>, x: &Work, id: SessionId, now: u32) -> Verdict {
-        let Some(line) = nat.sessions.line(id) else { return packet.drop(Drop::NoTranslation) };
+    fn plain(
+        &self,
+        nat: &mut ThreadNat,
+        config: &NatConfig,
+        packet: &mut Pkt<'_>,
+        (key, id): (Key, SessionId),
+        port: &Port,
+        now: u32,
+    ) -> Option<(Verdict, u64)> {
+        let line = nat.sessions.line_of(id, key, Self::DIRECTION)?;
         let word = |n: usize| line[n].load(Relaxed);
         let other = if OUTSIDE { Key([word(0), word(1)]) } else { Key([word(2), word(3)]) };
         let deltas = word(7);
@@ -201,19 +232,20 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         if state as u32 != now {
             line[4].store(state & !0xffff_ffff | u64::from(now), Relaxed);
         }
-        line[5].store(word(5) + packet.total_len() as u64, Relaxed);
+        // A plain packet is in one piece.
+        line[5].store(word(5) + packet.len() as u64, Relaxed);
         line[6].store(word(6) + 1, Relaxed);
         packet.set_head_at::<u64, ADDRS>(other.back_addrs());
         packet.set_head_at::<u32, PORTS>(other.back_ports());
         let sum: u16 = packet.head_at::<u16, 10>();
         packet.set_head_at::<u16, 10>(update(sum, ip));
-        if x.key.proto() == 6 {
+        if key.proto() == 6 {
             let sum: u16 = packet.head_at::<u16, 36>();
             packet.set_head_at::<u16, 36>(update(sum, l4));
             let tcp_flags: u8 = packet.head_at::<u8, 33>();
             if tcp_flags & 7 != 0 {
                 follow(nat, config, id, tcp_flags, OUTSIDE);
-                clamp(config, packet, PORTS, tcp_flags);
+                clamp(config, &mut packet.again(), PORTS, tcp_flags);
             }
         } else {
             let sum: u16 = packet.head_at::<u16, 26>();
@@ -221,23 +253,28 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             let new = if new == 0 { 0xffff } else { new };
             packet.set_head_at::<u16, 26>(if sum == 0 { 0 } else { new });
         }
-        self.leave(config, packet, other, x.key.fib(), (state >> 40) as u8)
+        Some((self.leave(config, packet, (key.fib(), other), (state >> 40) as u8, port.next), state))
     }
 
-    /// Where a changed packet goes: on along the arc, in the other side's table.
+    /// Where a changed packet goes: to `next` along the arc, in the other side's table.
     #[inline(always)]
-    fn leave(&self, config: &NatConfig, packet: &mut Pkt<'_>, other: Key, fib: u16, flags: u8) -> Verdict {
+    fn leave(&self, config: &NatConfig, packet: &mut Pkt<'_>, (fib, other): (u16, Key), flags: u8, next: Verdict) -> Verdict {
         if OUTSIDE && config.both {
-            self.note_done(config, packet);
+            self.note_done(config, &mut packet.again());
         }
         let hairpin = !OUTSIDE && flags & flag::HAIRPIN != 0;
         if other.fib() != fib || hairpin || packet.table().is_some() {
-            packet.set_table(other.fib().into());
+            packet.again().set_table(other.fib().into());
         }
         if hairpin {
             return Next::Hairpin.into();
         }
-        on_arc(&self.arc, config, packet, OUTSIDE, Next::Lookup.into())
+        next
+    }
+
+    /// Where a packet goes on along the arc.
+    fn on(&self, config: &NatConfig, packet: &Pkt<'_>) -> Verdict {
+        on_arc(&self.arc, config, packet.rx_if(), OUTSIDE, Next::Lookup.into())
     }
 
     #[inline(never)]
@@ -271,9 +308,9 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         now: u32,
     ) -> (Verdict, Option<Drop>) {
         let x = &group[k];
-        let draw = (!OUTSIDE && x.id.is_none())
+        let draw = (!OUTSIDE && x.id == NO_SESSION)
             .then(|| draws.get_or_insert_with(|| foresee(nat, config, self.position(config), group))[k]);
-        let known = nat.sessions.find(x.key);
+        let known = nat.sessions.find_at(x.aim, x.key);
         let outcome = known.map_or_else(
             || {
                 let tcp_flags = if x.key.proto() == 6 { packet.head_at::<u8, 33>() } else { 0 };
@@ -285,9 +322,15 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             Ok(id) => id,
             Err(end) => return end,
         };
-        self.counted_by = nat.sessions.line(id).and_then(|line| output_of((line[4].load(Relaxed) >> 48) as u16));
         let begun = self.begun(known, id);
-        (self.plain(nat, config, packet, x, id, now), begun)
+        let port = self.port(config, packet.rx_if());
+        match self.plain(nat, config, packet, (x.key, id), &port, now) {
+            Some((verdict, state)) => {
+                self.counted_by = output_of(state);
+                (verdict, begun)
+            }
+            None => (packet.drop(Drop::NoTranslation), begun),
+        }
     }
 
     /// Everything that is not a plain packet.
@@ -313,7 +356,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             Err(end) => return end,
         };
         let Some(mut session) = nat.sessions.get(id) else { return (packet.drop(Drop::NoTranslation), None) };
-        self.counted_by = output_of(session.output);
+        self.counted_by = output_of(u64::from(session.output) << 48);
         let begun = self.begun(known, id);
         let other = if OUTSIDE { session.i2o } else { session.o2i };
         flow.change(packet, other.back_addrs(), other.back_ports());
@@ -334,7 +377,8 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 clamp(config, packet, at, flow.tcp_flags);
             }
         }
-        (self.leave(config, packet, other, fib, session.flags), begun)
+        let next = self.on(config, packet);
+        (self.leave(config, packet, (fib, other), session.flags, next), begun)
     }
 
     /// The session that a packet goes on by, or where it goes without one and what is counted.
@@ -351,7 +395,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 (Next::IcmpError.into(), None)
             }
             Outcome::Turn => (Next::In2Out.into(), Some(Drop::Passed)),
-            Outcome::Pass => (on_arc(&self.arc, config, packet, OUTSIDE, Next::Lookup.into()), Some(Drop::Passed)),
+            Outcome::Pass => (self.on(config, packet), Some(Drop::Passed)),
             Outcome::Drop(reason) => (packet.drop(reason), None),
         })
     }
@@ -397,7 +441,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         }
         // What is for the router itself, or does not cross the NAT, is not ours to judge.
         if self.waits.is_none() && matches!(self.without_session(config, packet, key), Outcome::Pass) {
-            return (on_arc(&self.arc, config, packet, OUTSIDE, Next::Lookup.into()), Some(Drop::Passed));
+            return (self.on(config, packet), Some(Drop::Passed));
         }
         let reason = match why {
             NoFlow::Short => Drop::Short,
@@ -406,6 +450,44 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             NoFlow::EarlyFragment(_) => Drop::EarlyFragment,
         };
         (packet.drop(reason), None)
+    }
+
+    /// A packet that is not a plain one of a session which was at once found; `true` where it passes untranslated.
+    #[inline(never)]
+    fn other(
+        &mut self,
+        cx: &mut NodeCx<'_>,
+        frame: &mut Frame,
+        (nat, config): (&mut ThreadNat, &NatConfig),
+        Here { group, k, at, now }: Here<'_>,
+        draws: &mut Option<Draws>,
+        tally: &mut Tally,
+    ) -> bool {
+        let mut packet = cx.packet(frame, at);
+        let proto = group[k].key.proto();
+        let (verdict, counted) = if group[k].key.is_whole() {
+            self.unknown(nat, config, &mut packet, (group, k), draws, now)
+        } else {
+            self.rest(nat, config, &mut packet, now)
+        };
+        if let Some(of) = self.waits.take() {
+            let bytes = packet.total_len();
+            let (packet, taken) = packet.take();
+            cx.decide(at, taken);
+            self.hold(cx, of, packet, bytes, now);
+            return false;
+        }
+        if let Some(output) = self.counted_by.take().filter(|_| !OUTSIDE) {
+            tally.turn(output, &self.counters, self.thread);
+        }
+        match counted {
+            _ if verdict == Verdict::DROP => tally.slow(What::Drops),
+            Some(Drop::Passed) => {}
+            Some(_) => tally.slow(What::of(proto)),
+            None => tally.fast(What::of(proto)),
+        }
+        cx.decide(at, verdict);
+        counted == Some(Drop::Passed)
     }
 
     #[inline(never)]
@@ -478,69 +560,51 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
         let mut passed = 0;
         self.fresh.clear();
         let mut tally = Tally::new(IfIndex::LOCAL0);
+        let mut port = self.port(config, IfIndex::LOCAL0);
+        let (both, outputs) = (!OUTSIDE && config.both, !OUTSIDE && !config.outputs.is_empty());
         let mut work = [Work::default(); GROUP];
         let n = frame.len();
         for start in (0..n).step_by(GROUP) {
-            let group = GROUP.min(n - start);
-            for (k, work) in work.iter_mut().enumerate().take(group) {
-                *work = self.look(config.mtu.into(), &cx.packet(frame, start + k));
+            let group = &mut work[..GROUP.min(n - start)];
+            for (k, work) in group.iter_mut().enumerate() {
+                let packet = cx.packet(frame, start + k);
+                if packet.rx_if() != port.rx {
+                    port = self.port(config, packet.rx_if());
+                }
+                *work = self.look(config.mtu.into(), &packet, &port);
             }
-            // Apart from what comes before: the processor has the multiplications of several packets under way.
-            for work in work.iter_mut().take(group).filter(|work| work.plain) {
-                work.hash = nat.sessions.hash(work.key);
-                nat.sessions.prefetch(work.hash);
+            // Apart from what comes before: the processor has the multiplications of several packets under way. What is not plain
+            // is looked up in vain.
+            for work in &mut *group {
+                work.aim = nat.sessions.aim(nat.sessions.hash(work.key));
+                nat.sessions.prefetch_bucket(work.aim);
             }
-            for work in work.iter_mut().take(group).filter(|work| work.plain) {
-                work.id = nat.sessions.candidate(work.hash);
+            for work in &mut *group {
+                work.id = nat.sessions.candidate(work.aim);
             }
-            let (group, mut draws) = (&work[..group], None);
-            for (k, work) in group.iter().enumerate() {
+            let mut draws = None;
+            for (k, x) in group.iter().enumerate() {
                 let mut packet = cx.packet(frame, start + k);
-                tally.turn(packet.rx_if(), &self.counters, self.thread);
-                if !OUTSIDE && config.both && is_done(&packet) {
-                    let verdict = self.arc.next(packet.rx_if(), Next::Lookup.into());
+                if packet.rx_if() != port.rx {
+                    port = self.port(config, packet.rx_if());
+                }
+                tally.turn(port.rx, &self.counters, self.thread);
+                if both && is_done(&packet) {
+                    let verdict = self.arc.next(port.rx, Next::Lookup.into());
                     cx.decide(start + k, verdict);
                     continue;
                 }
-                let verdict = match work.id.filter(|id| nat.sessions.is(*id, work.key)) {
-                    Some(id) => {
-                        if !OUTSIDE
-                            && !config.outputs.is_empty()
-                            && let Some(output) =
-                                nat.sessions.line(id).and_then(|line| output_of((line[4].load(Relaxed) >> 48) as u16))
-                        {
-                            tally.turn(output, &self.counters, self.thread);
-                        }
-                        tally.fast(What::of(work.key.proto()));
-                        self.plain(nat, config, &mut packet, work, id, now)
+                if let Some((verdict, state)) = self.plain(nat, config, &mut packet, (x.key, x.id), &port, now) {
+                    if outputs && let Some(output) = output_of(state) {
+                        tally.turn(output, &self.counters, self.thread);
                     }
-                    None => {
-                        let (verdict, counted) = if work.plain {
-                            self.unknown(nat, config, &mut packet, (group, k), &mut draws, now)
-                        } else {
-                            self.rest(nat, config, &mut packet, now)
-                        };
-                        if let Some(of) = self.waits.take() {
-                            let bytes = packet.total_len();
-                            let (packet, taken) = packet.take();
-                            cx.decide(start + k, taken);
-                            self.hold(cx, of, packet, bytes, now);
-                            continue;
-                        }
-                        passed += u64::from(counted == Some(Drop::Passed));
-                        if let Some(output) = self.counted_by.take().filter(|_| !OUTSIDE) {
-                            tally.turn(output, &self.counters, self.thread);
-                        }
-                        match counted {
-                            _ if verdict == Verdict::DROP => tally.slow(What::Drops),
-                            Some(Drop::Passed) => {}
-                            Some(_) => tally.slow(What::of(work.key.proto())),
-                            None => tally.fast(What::of(work.key.proto())),
-                        }
-                        verdict
-                    }
-                };
-                cx.decide(start + k, verdict);
+                    // A plain packet is one of these.
+                    tally.fast(if x.key.proto() == 6 { What::Tcp } else { What::Udp });
+                    cx.decide(start + k, verdict);
+                } else {
+                    let here = Here { group, k, at: start + k, now };
+                    passed += u64::from(self.other(cx, frame, (nat, config), here, &mut draws, &mut tally));
+                }
             }
         }
         tally.flush(&self.counters, self.thread);

@@ -7,6 +7,7 @@ use super::{Drop, GROUP, Outcome, SYN, SYN_ACK, TTL_EXPIRED, Translate, Work};
 use crate::config::NatConfig;
 use crate::nodes::crossing::{goes_out, is_both};
 use crate::session::{Direction, Key};
+use crate::table::NO_SESSION;
 use crate::thread::{Refusal, ThreadNat};
 
 impl<const OUTSIDE: bool> Translate<OUTSIDE> {
@@ -117,7 +118,7 @@ pub(super) type Draws = [u32; GROUP];
 /// done at the first such packet of a group, so that groups of established ones do nothing for it.
 #[inline(never)]
 pub(super) fn foresee(nat: &mut ThreadNat, config: &NatConfig, position: usize, group: &[Work]) -> Draws {
-    let unknown = |work: &&Work| work.plain && work.id.is_none();
+    let unknown = |work: &&Work| work.key.is_whole() && work.id == NO_SESSION;
     group.iter().filter(unknown).for_each(|work| nat.prefetch_host(work.key));
     let mut draws = [0; GROUP];
     for (draw, work) in draws.iter_mut().zip(group).filter(|(_, work)| unknown(work)) {

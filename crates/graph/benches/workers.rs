@@ -1,10 +1,10 @@
 //! How forwarding scales with workers: a packet generator in each worker, five nodes, no device.
 //!
-//! `cargo bench -p quiver-graph --bench workers [-- ROUNDS]` prints packets a second for 1, 2, … workers on CPUs of their own, and
-//! of as many graphs that have nothing in common: *apart*, what the machine gives (its cores share a clock budget and a memory).
-//! *By one* and *by apart* compare rates of one round. *Handed over*: every packet goes to the next worker; a hand-off's
-//! clocks are of both ends, less those of the same path without it. Medians (least - most); settings take turns.
-//! `-- hand-off` does only that, for profiles.
+//! `cargo bench -p quiver-graph --bench workers [-- ROUNDS]` prints packets a second for 1, 2, … workers on CPUs of their own, and for
+//! 16 that share them. *By one worker*, *by apart*: against one worker, and against as many graphs that have nothing in common, which
+//! is what the machine gives (its cores share a clock budget and a memory). *Handed over*: every packet goes to the next worker; a
+//! hand-off's clocks are of both ends. Settings take turns, ratios are of one round; medians (least - most).
+//! `-- hand-off` does only that, for profiles. Packets lie in huge pages where some are reserved, as a router's do: 300 are enough.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,7 +170,7 @@ enum Setting {
     Apart,
 }
 
-/// Packets a second of all workers.
+/// Packets a second of workers on these CPUs.
 fn run(beds: &mut [Bed], setting: Setting, cpus: &[u32], time: Duration) -> f64 {
     let groups: Vec<&[u32]> = if setting == Setting::Apart { cpus.chunks(1).collect() } else { vec![cpus] };
     let beds = &mut beds[..groups.len()];
@@ -188,11 +188,24 @@ fn run(beds: &mut [Bed], setting: Setting, cpus: &[u32], time: Duration) -> f64 
     rate
 }
 
-/// Median, least and most.
-fn spread(mut samples: Vec<f64>) -> (f64, f64, f64) {
-    samples.sort_by(f64::total_cmp);
-    (samples[samples.len() / 2], samples[0], samples[samples.len() - 1])
+/// Figures of one column, a round each.
+#[derive(Default)]
+struct Column(Vec<f64>);
+
+impl Column {
+    /// Median, least and most.
+    fn text(&mut self, digits: usize) -> String {
+        self.0.sort_by(f64::total_cmp);
+        match self.0[..] {
+            [] => String::new(),
+            [least, .., most] => format!("{:.digits$} ({least:.digits$} - {most:.digits$})", self.0[self.0.len() / 2]),
+            [one] => format!("{one:.digits$}"),
+        }
+    }
 }
+
+/// More workers than processors, in a row of their own.
+const OVERSUBSCRIBED: usize = 16;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -201,42 +214,39 @@ fn main() {
     let cpus = &cpus[..cpus.len().min(8)];
     let mut beds: Vec<Bed> = cpus.iter().map(|_| Bed::new()).collect();
     let hz = Clock::new().ticks_per_second() as f64;
-    let mut of = |setting, workers: usize| run(&mut beds, setting, &cpus[..workers], Duration::from_millis(300));
+    let mut rate = |setting, workers: usize| {
+        let places: Vec<u32> = cpus.iter().copied().cycle().take(workers).collect();
+        run(&mut beds, setting, &places, Duration::from_millis(300))
+    };
     if words.iter().any(|word| word == "hand-off") {
-        let rates = (0..rounds).map(|_| of(Setting::HandedOver, cpus.len())).collect();
-        println!("{} workers, all handed over: {:.2} Mpps", cpus.len(), spread(rates).0 / 1e6);
+        let mut rates = Column((0..rounds).map(|_| rate(Setting::HandedOver, cpus.len()) / 1e6).collect());
+        println!("{} workers, all handed over, Mpps: {}", cpus.len(), rates.text(2));
         return;
     }
+    let counts: Vec<usize> = (1..=cpus.len()).chain((cpus.len() < OVERSUBSCRIBED).then_some(OVERSUBSCRIBED)).collect();
     println!(
-        "{:<9}{:>8}{:>10}{:>24}{:>26}{:>14}{:>26}",
-        "workers", "Mpps", "apart", "by one", "by apart", "handed over", "clocks of a hand-off"
+        "{:<8}{:>22}{:>22}{:>22}{:>22}{:>22}{:>22}",
+        "workers", "Mpps", "by one worker", "by apart", "handed over, Mpps", "by not handed over", "clocks of a hand-off"
     );
-    for workers in 1..=cpus.len() {
-        let mut columns: [Vec<f64>; 6] = Default::default();
+    for workers in counts {
+        let mut columns: [Column; 6] = Default::default();
         // In turns, so that whatever else the machine does falls on all alike.
         for _ in 0..rounds {
-            let together = of(Setting::Together, workers);
-            columns[0].push(together / 1e6);
-            if workers > 1 {
-                let (one, apart) = (of(Setting::Together, 1), of(Setting::Apart, workers));
-                let handed = of(Setting::HandedOver, workers);
-                let clocks = workers as f64 * hz * (handed.recip() - together.recip());
-                for (column, value) in
-                    columns[1..].iter_mut().zip([apart / 1e6, together / one, together / apart, handed / 1e6, clocks])
-                {
-                    column.push(value);
-                }
+            let together = rate(Setting::Together, workers);
+            columns[0].0.push(together / 1e6);
+            if workers == 1 {
+                continue;
             }
+            columns[1].0.push(together / rate(Setting::Together, 1));
+            if workers <= cpus.len() {
+                columns[2].0.push(together / rate(Setting::Apart, workers));
+            }
+            let handed = rate(Setting::HandedOver, workers);
+            columns[3].0.push(handed / 1e6);
+            columns[4].0.push(handed / together);
+            columns[5].0.push(workers.min(cpus.len()) as f64 * hz * (handed.recip() - together.recip()));
         }
-        let of = |at: usize| spread(columns[at].clone());
-        print!("{workers:<9}{:>8.2}", of(0).0);
-        if workers > 1 {
-            let range = |at: usize, digits: usize| {
-                let (median, least, most) = of(at);
-                format!("{median:.digits$} ({least:.digits$} - {most:.digits$})")
-            };
-            print!("{:>10.2}{:>24}{:>26}{:>14.2}{:>26}", of(1).0, range(2, 3), range(3, 3), of(4).0, range(5, 0));
-        }
-        println!();
+        let texts = columns.iter_mut().zip([1, 3, 3, 1, 2, 0]).map(|(column, digits)| column.text(digits));
+        println!("{workers:<8}{}", texts.map(|text| format!("{text:>22}")).collect::<String>());
     }
 }

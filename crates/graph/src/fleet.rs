@@ -81,8 +81,17 @@ impl Fleet {
         let reader = self.domain.register();
         let started = self.main.during(Activity::Waits, || Handle::start(worker, plan, reader));
         self.workers.push(started.inspect_err(|_| self.pulses.forget(thread))?);
+        self.count_rivals();
         self.open_ways(thread);
         Ok(())
+    }
+
+    /// Tells each worker how many others want its processor: those that are pinned to it, or that are pinned to none as it is.
+    fn count_rivals(&self) {
+        for worker in &self.workers {
+            let rivals = self.workers.iter().filter(|w| w.info.cpu == worker.info.cpu).count() - 1;
+            worker.send(Box::new(move |w| w.rivals = rivals));
+        }
     }
 
     /// Opens the ways between a thread and all others. When it returns, packets can be handed over.
@@ -116,6 +125,7 @@ impl Fleet {
             let worker = self.workers.remove(at);
             self.main.during(Activity::Waits, || worker.stop());
             self.pulses.forget(thread);
+            self.count_rivals();
         }
         self.each(move |w| {
             w.take_in();
@@ -242,6 +252,7 @@ impl Drop for Fleet {
             let thread = worker.thread;
             self.main.during(Activity::Waits, || worker.stop());
             self.pulses.forget(thread);
+            self.count_rivals();
         }
     }
 }
@@ -249,5 +260,44 @@ impl Drop for Fleet {
 impl std::fmt::Debug for Fleet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Fleet").field("workers", &self.info()).field("main forwards", &self.local.is_some()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_buffer::{PageSize, Region, RegionConfig};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::stats::Stats;
+    use crate::topology::allowed_cpus;
+    use crate::{Graph, STATS_BYTES};
+
+    #[test]
+    fn workers_of_one_processor_let_one_another_go_first() {
+        let region = Region::new(&RegionConfig { buffers_per_numa: 1024, page_size: PageSize::Kb4, ..Default::default() }).unwrap();
+        let mut graph = Graph::new(region, Stats::new(STATS_BYTES).unwrap(), Clock::new(), qsbr::Domain::new());
+        let pinned = ThreadPlan { cpu: Some(allowed_cpus().unwrap()[0]), ..Default::default() };
+        let yields = |graph: &mut Graph, thread| graph.fleet().on(thread, |w| (w.should_yield(0), w.should_yield(1))).unwrap();
+        graph.add_worker(&pinned).unwrap();
+        assert_eq!(yields(&mut graph, 1), (false, false), "it has the processor to itself");
+        graph.add_worker(&pinned).unwrap();
+        for thread in [1, 2] {
+            assert_eq!(yields(&mut graph, thread), (true, false), "only where it brought nothing in");
+            let after = graph.fleet().on(thread, |w| {
+                w.core.no_buffer += 1;
+                (w.should_yield(1), w.should_yield(1))
+            });
+            assert_eq!(after, Some((true, false)), "once for each time that buffers ran out");
+        }
+        graph.retire(2).unwrap();
+        assert_eq!(yields(&mut graph, 1), (false, false));
+        // As many without a place as there are processors do not get into one another's way.
+        let processors = allowed_cpus().unwrap().len();
+        for _ in 0..=processors.min(8) {
+            let others = graph.fleet().workers() - 1;
+            graph.add_worker(&ThreadPlan::default()).unwrap();
+            assert_eq!(yields(&mut graph, 2).0, others + 1 > processors);
+        }
     }
 }

@@ -120,6 +120,8 @@ pub(crate) struct Handoff {
     out: Vec<Option<Out>>,
     /// Threads that something was put in for and not published yet. There are at most 64 threads.
     pending: u64,
+    /// A way had no room since that was last asked.
+    full: bool,
     inputs: Vec<In>,
 }
 
@@ -155,14 +157,17 @@ impl Handoff {
     #[inline(always)]
     fn push(&mut self, to: usize, run: Run, parcel: Parcel) -> bool {
         let Some(Some(out)) = self.out.get_mut(to) else { return false };
-        if out.run != run && !out.begin(run) {
-            return false;
-        }
-        if out.ring.push(parcel).is_err() {
+        if out.run != run && !out.begin(run) || out.ring.push(parcel).is_err() {
+            self.full = true;
             return false;
         }
         self.pending |= 1 << to;
         true
+    }
+
+    /// Whether a way had no room since this was last asked.
+    pub(crate) fn was_full(&mut self) -> bool {
+        std::mem::take(&mut self.full)
     }
 
     /// Makes what nodes have handed over readable for its threads, and wakes those that sleep. Called after each node.

@@ -124,6 +124,11 @@ pub struct Worker {
     pub(crate) pulse: Arc<Pulse>,
     /// Set to end the thread's loop.
     pub(crate) stop: bool,
+    /// Processors that the thread may run on, and other workers that may run nowhere else.
+    pub(crate) processors: usize,
+    pub(crate) rivals: usize,
+    /// Packets that had found no buffer when the thread last looked.
+    no_buffer_seen: u64,
     /// Nodes have given back what they held.
     finished: bool,
     pub(crate) figures: LoopFigures,
@@ -180,6 +185,9 @@ impl Worker {
             presence: Presence::default(),
             change: shared.events.kind("change by main: %d ticks"),
             fds_changed: true,
+            processors: usize::MAX,
+            rivals: 0,
+            no_buffer_seen: 0,
         }
     }
 
@@ -366,6 +374,15 @@ impl Worker {
         self.figures.loops += 1;
         self.pulse.beat();
         packets
+    }
+
+    /// Whether another worker should have the processor now: they share one, and this worker's turn has brought nothing in, or it lacks
+    /// what only the others can give, room in the way to one of them or buffers. Otherwise it would drop packets until the kernel
+    /// takes the processor away, some milliseconds later.
+    pub(crate) fn should_yield(&mut self, packets: usize) -> bool {
+        let full = self.core.handoff.was_full();
+        let no_buffer = std::mem::replace(&mut self.no_buffer_seen, self.core.no_buffer) != self.core.no_buffer;
+        self.rivals >= self.processors && (packets == 0 || full || no_buffer)
     }
 
     /// The thread slept, or had nothing to look for.

@@ -81,7 +81,7 @@ impl VectorNode for Spread {
         let threads = self.threads.get();
         cx.spread_each(frame, SpreadDrop::Congestion, |packet| {
             let flow = packet.head::<[u8; 8]>()[7] as usize % FLOWS as usize;
-            let next = if flow / RUN % 2 == 0 { SpreadNext::Even } else { SpreadNext::Odd };
+            let next = if (flow / RUN).is_multiple_of(2) { SpreadNext::Even } else { SpreadNext::Odd };
             (threads[flow % threads.len()], next.into())
         });
     }

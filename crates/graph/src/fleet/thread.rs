@@ -126,6 +126,7 @@ fn place(plan: &ThreadPlan) -> std::io::Result<()> {
 /// A worker thread's life.
 fn run(mut worker: Worker, inbox: &Receiver<Message>, mut sleeper: Sleeper, reader: &qsbr::Reader) {
     let mut idle_since: Option<u64> = None;
+    worker.processors = topology::allowed_cpus().map_or(usize::MAX, |cpus| cpus.len());
     let pulse = worker.pulse.clone();
     pulse.begin();
     reader.online();
@@ -144,6 +145,9 @@ fn run(mut worker: Worker, inbox: &Receiver<Message>, mut sleeper: Sleeper, read
         }
         let packets = worker.step();
         reader.quiescent();
+        if worker.should_yield(packets) {
+            std::thread::yield_now();
+        }
         if packets > 0 {
             idle_since = None;
             continue;

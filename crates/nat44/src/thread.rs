@@ -243,8 +243,14 @@ impl ThreadNat {
     /// Where in the pool a host begins to look: at the address that its sessions have.
     #[inline(always)]
     fn first_address(&self, config: &NatConfig, addr: u32, fib: u16) -> usize {
-        let paired = self.hosts.get(addr, fib).map(|host| host.addr);
-        paired.and_then(|addr| config.pool_at.get(&addr).copied()).unwrap_or_else(|| scatter(addr, config.pool.len()))
+        let first = scatter(addr, config.pool.len());
+        match self.hosts.get(addr, fib) {
+            // Most hosts have got what they asked for first.
+            Some(host) if config.pool.get(first).is_none_or(|first| first.addr != host.addr) => {
+                config.pool_at.get(&host.addr).copied().unwrap_or(first)
+            }
+            _ => first,
+        }
     }
 
     /// Begins a session of a host inside whose packets leave in `outside_fib`. `draw` decides its port ([`ThreadNat::foresee`]), and the
@@ -336,21 +342,21 @@ impl ThreadNat {
         {
             return Some(kept);
         }
-        let at = |n: u32| {
-            let port = drawn_port(range, n);
-            // An even port for an even one (RFC 4787, REQ-4), where the range has it.
+        // An even port for an even one (RFC 4787, REQ-4), where the range has it.
+        let alike = |port: u16| {
             let wanted = port ^ (port ^ own) & 1;
             if independent && is_in(range, wanted) { wanted } else { port }
         };
         let mut n = draw;
         for _ in 0..RANDOM_TRIES {
-            if let Some(found) = free(self, at(n)) {
+            if let Some(found) = free(self, alike(drawn_port(range, n))) {
                 return Some(found);
             }
             n = self.draw();
         }
-        let start = n % u32::from(range.1.max(1));
-        (0..NEXT_TRIES).find_map(|n| free(self, at(start + n)))
+        let ((first, count), start) = (range, drawn_port(range, n));
+        let next = |step: u32| first + ((u32::from(start - first) + step) % u32::from(count.max(1))) as u16;
+        (0..NEXT_TRIES).find_map(|step| free(self, alike(next(step))))
     }
 
     fn exhausted_slot(to: Endpoint) -> usize {
@@ -464,13 +470,14 @@ impl ThreadNat {
 /// Where in a pool of `n` a host begins to look.
 fn scatter(addr: u32, n: usize) -> usize {
     // Neighbours follow each other, so a subnet's hosts are spread evenly; the upper bytes are stirred in for those of many subnets.
-    let at = addr.wrapping_add((addr >> 8).wrapping_mul(0x9e37_79b9) >> 8) as usize;
-    at.checked_rem(n).unwrap_or(0)
+    let at = addr.wrapping_add((addr >> 8).wrapping_mul(0x9e37_79b9) >> 8);
+    at.checked_rem(n as u32).unwrap_or(0) as usize
 }
 
 /// The port of a range (first, number) that a drawn number stands for.
 fn drawn_port((first, count): (u16, u16), n: u32) -> u16 {
-    first + (n % u32::from(count.max(1))) as u16
+    // As evenly as a remainder, without a division.
+    first + ((u64::from(n) * u64::from(count.max(1))) >> 32) as u16
 }
 
 /// Whether a range (first, number) has a port.

@@ -77,7 +77,8 @@ impl Wheel {
         }
         self.reserve(handle as usize + 1)?;
         self.stop(handle);
-        self.timers[handle as usize].deadline = deadline.div_ceil(self.tick);
+        // Most wheels count in ticks, and a division takes as long as all the rest.
+        self.timers[handle as usize].deadline = if self.tick == 1 { deadline } else { deadline.div_ceil(self.tick) };
         self.running += 1;
         self.link(handle);
         Ok(())

@@ -1,8 +1,9 @@
-//! Prefix tables for the control side: a prefix store and the lookup structure that is kept in step with it.
+//! Prefix tables for the control side: a prefix store and the lookup structure that is kept in step with it, or its copies
+//! on several memory nodes.
 
 use crate::address::Address;
 use crate::error::TableError;
-use crate::lpm::LpmWriter;
+use crate::lpm::{LpmWriter, PrefixChange};
 use crate::lpm4::{self, Lpm4, Lpm4Lookup, StrideWriter};
 use crate::lpm6::{Lpm6, PoptrieWriter};
 use crate::mem::{Budget, PageKind};
@@ -10,21 +11,29 @@ use crate::qsbr::Domain;
 use crate::store::{Iter, PrefixStore};
 use crate::{LEAF_MAX, OutOfMemory};
 
+mod copies;
 #[cfg(test)]
 mod tests;
+use copies::Copies;
+pub use copies::CopyInfo;
 
-/// The parts that both families share: every change goes to the store first, then to the lookup structure, and is taken
-/// back in the store if that fails.
+/// The parts that both families share: every change goes to the store first, then to all copies of the lookup structure, and is
+/// taken back in the store if that fails.
 #[derive(Debug)]
-struct Table<A: Address, W> {
-    store: PrefixStore<A>,
-    lpm: W,
+struct Table<W: LpmWriter> {
+    store: PrefixStore<W::Addr>,
+    lpm: Copies<W>,
     budget: Budget,
 }
 
-impl<A: Address, W: LpmWriter<A>> Table<A, W> {
-    fn insert(&mut self, prefix: A, len: u8, leaf: u32) -> Result<Option<u32>, TableError> {
-        check(A::BITS, len)?;
+impl<W: LpmWriter> Table<W> {
+    fn new(options: Options, make: impl Fn(&Options) -> Result<W, OutOfMemory>) -> Result<Self, TableError> {
+        let lpm = Copies::new(&options.nodes, || make(&options))?;
+        Ok(Table { store: PrefixStore::new(&options.budget), lpm, budget: options.budget })
+    }
+
+    fn insert(&mut self, prefix: W::Addr, len: u8, leaf: u32) -> Result<Option<u32>, TableError> {
+        check(W::Addr::BITS, len)?;
         if leaf == 0 || leaf > LEAF_MAX {
             return Err(TableError::Leaf(leaf));
         }
@@ -36,7 +45,7 @@ impl<A: Address, W: LpmWriter<A>> Table<A, W> {
             self.lpm.set_default(leaf);
             Ok(())
         } else {
-            self.lpm.insert(prefix, len, leaf, &self.store)
+            self.lpm.change(&PrefixChange { prefix, len, leaf, gone: false }, &self.store)
         };
         if let Err(e) = done {
             match old {
@@ -48,8 +57,8 @@ impl<A: Address, W: LpmWriter<A>> Table<A, W> {
         Ok(old)
     }
 
-    fn remove(&mut self, prefix: A, len: u8) -> Result<Option<u32>, TableError> {
-        check(A::BITS, len)?;
+    fn remove(&mut self, prefix: W::Addr, len: u8) -> Result<Option<u32>, TableError> {
+        check(W::Addr::BITS, len)?;
         let Some(old) = self.store.remove(prefix, len) else {
             return Ok(None);
         };
@@ -59,7 +68,7 @@ impl<A: Address, W: LpmWriter<A>> Table<A, W> {
         } else {
             // The default route is a word of its own: where only it covers, the structure has no leaf.
             let cover = self.store.cover(prefix, len).filter(|(cover_len, _)| *cover_len > 0).map_or(0, |(_, leaf)| leaf);
-            self.lpm.remove(prefix, len, cover, &self.store)
+            self.lpm.change(&PrefixChange { prefix, len, leaf: cover, gone: true }, &self.store)
         };
         if let Err(e) = done {
             // The store kept the nodes of what it has just removed, so this finds room.
@@ -71,7 +80,7 @@ impl<A: Address, W: LpmWriter<A>> Table<A, W> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.store.memory_bytes() + self.lpm.memory_bytes()
+        self.store.memory_bytes() + self.lpm.info().iter().map(|copy| copy.bytes).sum::<usize>()
     }
 }
 
@@ -86,7 +95,7 @@ macro_rules! fib {
         /// Prefix bits past the length are ignored. Leaves are 1 to 2^30 - 1. A failed operation has changed nothing.
         #[derive(Debug)]
         pub struct $name {
-            table: Table<$addr, $writer>,
+            table: Table<$writer>,
         }
 
         impl $name {
@@ -145,6 +154,22 @@ macro_rules! fib {
                 self.table.memory_bytes()
             }
 
+            /// The copies of the lookup structure, in the order of [`Options::nodes`]; one where no nodes were named.
+            pub fn copies(&self) -> Vec<CopyInfo> {
+                self.table.lpm.info()
+            }
+
+            /// How many there are of them.
+            pub fn copy_count(&self) -> usize {
+                self.table.lpm.count()
+            }
+
+            /// The data path's handle: cheap to clone, to be used by threads that are registered with the domain. It is that of the
+            /// first copy.
+            pub fn reader(&self) -> $reader {
+                self.reader_of(0)
+            }
+
             /// The table's memory limit, to read or to change.
             pub fn budget(&self) -> &Budget {
                 &self.table.budget
@@ -192,8 +217,11 @@ fib! {
 pub struct Options {
     /// Huge pages for the lookup structure.
     pub pages: PageKind,
-    /// The limit of all its parts together.
+    /// The limit of all its parts together, all copies included.
     pub budget: Budget,
+    /// A copy of the lookup structure on each of these memory nodes (the kernel's numbers), so that a reader finds one near it. Empty: one
+    /// structure, wherever the kernel takes its memory from. A node that the kernel refuses has its copy elsewhere; see [`CopyInfo`].
+    pub nodes: Vec<u32>,
 }
 
 impl Fib4 {
@@ -205,17 +233,19 @@ impl Fib4 {
 
     /// An empty table with a memory limit or a choice of pages.
     pub fn with_options(kind: lpm4::Kind, domain: &Domain, options: Options) -> Result<Self, TableError> {
-        let Options { pages, budget } = options;
-        let lpm = match kind {
-            lpm4::Kind::Dir24 => Writer4::Dir24(StrideWriter::new(domain, &budget, pages)?),
-            lpm4::Kind::Trie16 => Writer4::Trie16(StrideWriter::new(domain, &budget, pages)?),
+        let make = |options: &Options| {
+            let Options { pages, budget, nodes: _ } = options;
+            Ok(match kind {
+                lpm4::Kind::Dir24 => Writer4::Dir24(StrideWriter::new(domain, budget, *pages)?),
+                lpm4::Kind::Trie16 => Writer4::Trie16(StrideWriter::new(domain, budget, *pages)?),
+            })
         };
-        Ok(Fib4 { table: Table { store: PrefixStore::new(&budget), lpm, budget } })
+        Ok(Fib4 { table: Table::new(options, make)? })
     }
 
-    /// The data path's handle: cheap to clone, to be used by threads that are registered with the domain.
-    pub fn reader(&self) -> Lpm4 {
-        match &self.table.lpm {
+    /// The handle of a copy, by its place among [`copies`](Self::copies); of the first where there is none.
+    pub fn reader_of(&self, copy: usize) -> Lpm4 {
+        match self.table.lpm.writer(copy) {
             Writer4::Dir24(w) => Lpm4::Dir24(w.reader()),
             Writer4::Trie16(w) => Lpm4::Trie16(w.reader()),
         }
@@ -235,14 +265,13 @@ impl Fib6 {
 
     /// An empty table with a memory limit or a choice of pages.
     pub fn with_options(domain: &Domain, options: Options) -> Result<Self, TableError> {
-        let Options { pages, budget } = options;
-        let lpm = PoptrieWriter::new(domain, &budget, pages)?;
-        Ok(Fib6 { table: Table { store: PrefixStore::new(&budget), lpm, budget } })
+        let make = |options: &Options| PoptrieWriter::new(domain, &options.budget, options.pages);
+        Ok(Fib6 { table: Table::new(options, make)? })
     }
 
-    /// The data path's handle: cheap to clone, to be used by threads that are registered with the domain.
-    pub fn reader(&self) -> Lpm6 {
-        self.table.lpm.reader()
+    /// The handle of a copy, by its place among [`copies`](Self::copies); of the first where there is none.
+    pub fn reader_of(&self, copy: usize) -> Lpm6 {
+        self.table.lpm.writer(copy).reader()
     }
 
     /// What the data path answers: the leaf, or 0.
@@ -267,18 +296,26 @@ macro_rules! either {
     };
 }
 
-impl LpmWriter<u32> for Writer4 {
-    fn insert(&mut self, prefix: u32, len: u8, leaf: u32, store: &PrefixStore<u32>) -> Result<(), OutOfMemory> {
-        either!(self, w => w.insert(prefix, len, leaf, store))
+impl LpmWriter for Writer4 {
+    type Addr = u32;
+
+    fn prepare(&mut self, change: &PrefixChange<u32>, store: &PrefixStore<u32>) -> Result<(), OutOfMemory> {
+        either!(self, w => w.prepare(change, store))
     }
-    fn remove(&mut self, prefix: u32, len: u8, leaf: u32, store: &PrefixStore<u32>) -> Result<(), OutOfMemory> {
-        either!(self, w => w.remove(prefix, len, leaf, store))
+    fn publish(&mut self, change: &PrefixChange<u32>, store: &PrefixStore<u32>) {
+        either!(self, w => w.publish(change, store));
+    }
+    fn cancel(&mut self) {
+        either!(self, w => w.cancel());
     }
     fn set_default(&mut self, leaf: u32) {
         either!(self, w => w.set_default(leaf));
     }
     fn reclaim(&mut self) {
         either!(self, w => w.reclaim());
+    }
+    fn place(&self, node: u32) -> std::io::Result<()> {
+        either!(self, w => w.place(node))
     }
     fn memory_bytes(&self) -> usize {
         either!(self, w => w.memory_bytes())

@@ -47,6 +47,9 @@
 //! covers the removed one gives the leaf, the store gives the addresses. The default route is a word beside the structure.
 //! A leaf is a number from 1 to [`LEAF_MAX`]; a lookup answers 0 where there is no route.
 //!
+//! A table may have a copy of its lookup structure on each of several memory nodes ([`Options::nodes`]): a reader takes the one near it. The
+//! store exists once. A change is made in all copies or in none; the order in which readers see it is told in `fib/copies.rs`.
+//!
 //! | structure | module | for | why |
 //! |---|---|---|---|
 //! | DIR-24-8 | [`lpm4`] | the big IPv4 table | one load for nearly every address |
@@ -98,7 +101,7 @@ pub mod timer;
 
 pub use cpu::prefetch;
 pub use error::{OutOfMemory, TableError};
-pub use fib::{Fib4, Fib6, Options};
+pub use fib::{CopyInfo, Fib4, Fib6, Options};
 
 /// The greatest leaf of a prefix table: the two bits above it belong to the structures.
 pub const LEAF_MAX: u32 = (1 << 30) - 1;

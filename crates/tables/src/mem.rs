@@ -19,6 +19,7 @@ use std::sync::{Mutex, PoisonError};
 
 mod array;
 mod budget;
+pub mod numa;
 mod podvec;
 pub use array::AtomicRecord;
 pub(crate) use array::SharedArray;
@@ -165,6 +166,15 @@ impl Pages {
         }
         self.committed.store(want, Ordering::Release);
         Ok(())
+    }
+
+    /// Asks the kernel to take the pages from a memory node, and from others where that one has none left; for those that nobody has
+    /// touched yet.
+    ///
+    /// # Errors
+    /// As [`numa::place`]; nothing has changed then.
+    pub fn place(&self, node: u32) -> std::io::Result<()> {
+        numa::place(self.base, self.reserved, node, numa::Policy::Prefer)
     }
 
     /// Commits bytes `from..to` and gets real memory for them, so that a later write does not wait for the kernel. Contents stay.

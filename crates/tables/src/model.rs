@@ -13,7 +13,7 @@ pub trait Fib<A: Address> {
     fn insert(&mut self, p: A, len: u8, leaf: u32) -> Result<Option<u32>, TableError>;
     /// Takes a prefix out.
     fn remove(&mut self, p: A, len: u8) -> Result<Option<u32>, TableError>;
-    /// Looks addresses up, one by one and as a batch.
+    /// Looks addresses up, one by one and as a batch: all copies answer the same.
     fn lookups(&self, addrs: &[A]) -> (Vec<u32>, Vec<u32>);
     /// The store's answer.
     fn lpm_match(&self, addr: A) -> Option<(u8, u32)>;
@@ -33,10 +33,15 @@ macro_rules! fib_of {
                 <$t>::remove(self, p, len)
             }
             fn lookups(&self, addrs: &[$a]) -> (Vec<u32>, Vec<u32>) {
-                let reader = self.reader();
-                let mut out = vec![u32::MAX; addrs.len()];
-                reader.lookup_batch(addrs, &mut out);
-                (addrs.iter().map(|a| reader.lookup(*a)).collect(), out)
+                let of_copy = |copy| {
+                    let reader = self.reader_of(copy);
+                    let mut out = vec![u32::MAX; addrs.len()];
+                    reader.lookup_batch(addrs, &mut out);
+                    (addrs.iter().map(|a| reader.lookup(*a)).collect(), out)
+                };
+                let first = of_copy(0);
+                (1..self.copy_count()).for_each(|copy| assert_eq!(of_copy(copy), first, "copy {copy}"));
+                first
             }
             fn lpm_match(&self, addr: $a) -> Option<(u8, u32)> {
                 self.longest_match(addr)

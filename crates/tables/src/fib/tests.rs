@@ -41,6 +41,25 @@ proptest! {
     }
 }
 
+/// So many copies. All of them are asked for on node 0, which every machine has; whether it is granted makes no difference to them.
+fn with_copies(n: usize) -> Options {
+    Options { nodes: vec![0; n], ..Options::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn copies_of_ipv4_tables_agree_with_a_scan(ops in ops(bases4()), copies in 1usize..4) {
+        for kind in [lpm4::Kind::Dir24, lpm4::Kind::Trie16] {
+            run(&mut Fib4::with_options(kind, &Domain::new(), with_copies(copies)).unwrap(), &ops);
+        }
+    }
+    #[test]
+    fn copies_of_ipv6_tables_agree_with_a_scan(ops in ops(bases6()), copies in 1usize..4) {
+        run(&mut Fib6::with_options(&Domain::new(), with_copies(copies)).unwrap(), &ops);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     /// Long prefixes far from one another, below one another and beside one another, and the addresses that leave their ways at any bit.
@@ -163,8 +182,8 @@ fn starve<A: Address>(fib: &mut impl Fib<A>, budget: &Budget, random_prefix: imp
 
 #[test]
 fn out_of_memory_changes_nothing_in_ipv4_tables() {
-    for kind in [lpm4::Kind::Dir24, lpm4::Kind::Trie16] {
-        let options = Options::default();
+    for (kind, copies) in [(lpm4::Kind::Dir24, 0), (lpm4::Kind::Trie16, 0), (lpm4::Kind::Dir24, 2), (lpm4::Kind::Trie16, 3)] {
+        let options = with_copies(copies);
         let budget = options.budget.clone();
         let mut fib = Fib4::with_options(kind, &Domain::new(), options).unwrap();
         starve(&mut fib, &budget, |r| (0x0a00_0000 | r.bits() as u32 & 0xff_ffff, 20 + r.below(13) as u8));
@@ -175,13 +194,116 @@ fn out_of_memory_changes_nothing_in_ipv4_tables() {
 
 #[test]
 fn out_of_memory_changes_nothing_in_ipv6_tables() {
-    let options = Options::default();
-    let budget = options.budget.clone();
+    for copies in [0, 2] {
+        let options = with_copies(copies);
+        let budget = options.budget.clone();
+        let mut fib = Fib6::with_options(&Domain::new(), options).unwrap();
+        starve(&mut fib, &budget, |r| {
+            (0x2001 << 112 | u128::from(r.bits() & 0x3ff) << 70 | u128::from(r.below(999)), 30 + r.below(99) as u8)
+        });
+        drop(fib);
+        assert_eq!(budget.used(), 0);
+    }
+}
+
+/// A table with two copies of which only the second has a limit: what it lacks, the first has prepared already.
+fn with_a_small_copy<W: LpmWriter>(make: impl Fn(&Budget) -> W) -> (Table<W>, Budget) {
+    let (budget, small) = (Budget::unlimited(), Budget::unlimited());
+    let made = std::cell::Cell::new(0);
+    let lpm = Copies::new(&[0, 0], || Ok(make(if made.replace(1) == 0 { &budget } else { &small }))).unwrap();
+    (Table { store: PrefixStore::new(&budget), lpm, budget }, small)
+}
+
+/// Fills such a table until its second copy has no more memory: then nothing has changed in the first one, and it takes no memory for what
+/// fails.
+fn second_copy_fails<W: LpmWriter>(
+    (mut table, small): (Table<W>, Budget),
+    address: impl Fn(u32) -> W::Addr,
+    lookup: impl Fn(&W, W::Addr) -> u32,
+) {
+    for batch in [false, true] {
+        small.set_limit(small.used());
+        if batch {
+            table.lpm.begin();
+        }
+        let (mut made, mut failed, mut before) = (Vec::new(), Vec::new(), 0);
+        for n in 0.. {
+            let (address, len) = (address(n), W::Addr::BITS);
+            // A leaf that an earlier round has not set.
+            let leaf = 1 + u32::from(batch);
+            let old = table.store.get(address, len);
+            match table.insert(address, len, leaf) {
+                Ok(_) => made.push((address, leaf)),
+                Err(e) => {
+                    assert_eq!((e, table.store.get(address, len)), (TableError::OutOfMemory, old));
+                    failed.push((address, old.unwrap_or(0)));
+                }
+            }
+            match failed.len() {
+                1000 => before = table.budget.used(),
+                2000 => break,
+                _ => {}
+            }
+        }
+        if batch {
+            table.lpm.commit();
+        }
+        assert!(table.budget.used() <= before + (1 << 20), "{} after {before}", table.budget.used());
+        for (address, leaf) in made.iter().chain(&failed) {
+            for copy in 0..2 {
+                assert_eq!(lookup(table.lpm.writer(copy), *address), *leaf, "copy {copy}");
+            }
+        }
+        // With memory the same changes succeed.
+        small.set_limit(usize::MAX);
+        for (address, _) in failed {
+            table.insert(address, W::Addr::BITS, 3).unwrap();
+            assert_eq!([0, 1].map(|copy| lookup(table.lpm.writer(copy), address)), [3, 3]);
+        }
+    }
+}
+
+#[test]
+fn a_copy_without_memory_keeps_a_change_from_the_others() {
+    let domain = Domain::new();
+    // Each far from all others.
+    let four = |n: u32| n.reverse_bits();
+    let make = |budget: &Budget| StrideWriter::<16>::new(&domain, budget, PageKind::Base).unwrap();
+    second_copy_fails(with_a_small_copy(make), four, |writer, address| writer.reader().lookup(address));
+    let make = |budget: &Budget| StrideWriter::<24>::new(&domain, budget, PageKind::Base).unwrap();
+    second_copy_fails(with_a_small_copy(make), four, |writer, address| writer.reader().lookup(address));
+    let six = |n: u32| 0x2001 << 112 | u128::from(n.reverse_bits()) << 77 | u128::from(n);
+    let make = |budget: &Budget| PoptrieWriter::new(&domain, budget, PageKind::Base).unwrap();
+    second_copy_fails(with_a_small_copy(make), six, |writer, address| writer.reader().lookup(address));
+}
+
+#[test]
+fn copies_are_listed_with_their_nodes_and_what_was_refused() {
+    let options = Options { nodes: vec![0, 1023], ..Options::default() };
     let mut fib = Fib6::with_options(&Domain::new(), options).unwrap();
-    starve(&mut fib, &budget, |r| {
-        (0x2001 << 112 | u128::from(r.bits() & 0x3ff) << 70 | u128::from(r.below(999)), 30 + r.below(99) as u8)
-    });
-    drop(fib);
+    fib.insert(1, 128, 7).unwrap();
+    let copies = fib.copies();
+    assert_eq!(copies.iter().map(|copy| copy.node).collect::<Vec<_>>(), [Some(0), Some(1023)]);
+    assert!(copies[1].refused.is_some(), "no machine has this node: {copies:?}");
+    assert!(copies.iter().all(|copy| copy.bytes > 0) && fib.memory_bytes() > copies[0].bytes + copies[1].bytes);
+    assert_eq!([0, 1, 2].map(|copy| fib.reader_of(copy).lookup(1)), [7; 3], "one that is not there is the first");
+    let fib = Fib4::new(lpm4::Kind::Trie16, &Domain::new()).unwrap();
+    assert_eq!((fib.copy_count(), fib.copies()[0].node, fib.copies()[0].refused.clone()), (1, None, None));
+}
+
+#[test]
+fn a_limit_counts_all_copies() {
+    let used = |copies| {
+        let options = with_copies(copies);
+        let budget = options.budget.clone();
+        let _fib = Fib4::with_options(lpm4::Kind::Dir24, &Domain::new(), options).unwrap();
+        budget.used()
+    };
+    let one = used(1);
+    assert_eq!((used(0), used(2), used(3)), (one, 2 * one, 3 * one));
+    let options = Options { budget: Budget::limited(one + one / 2), ..with_copies(2) };
+    let budget = options.budget.clone();
+    assert_eq!(Fib4::with_options(lpm4::Kind::Dir24, &Domain::new(), options).err(), Some(TableError::OutOfMemory));
     assert_eq!(budget.used(), 0);
 }
 

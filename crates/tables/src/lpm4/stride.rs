@@ -4,7 +4,7 @@ use super::Lpm4Lookup;
 use crate::LEAF_MAX;
 use crate::address::Address;
 use crate::error::OutOfMemory;
-use crate::lpm::LpmWriter;
+use crate::lpm::{LpmWriter, PrefixChange};
 use crate::mem::{Budget, PageKind, SharedArray};
 use crate::qsbr::{Domain, Limbo};
 use crate::store::PrefixStore;
@@ -125,6 +125,23 @@ pub(crate) struct StrideWriter<const ROOT: u32> {
     /// Chain of free groups through their first words.
     free: u32,
     limbo: Limbo<u32>,
+    /// Of a change that was prepared.
+    opening: Opening,
+}
+
+/// Groups that are to be linked: fresh ones, which no reader can reach.
+#[derive(Clone, Copy, Debug, Default)]
+struct Opening {
+    /// The group whose word will lead to them; none: the root.
+    parent: Option<u32>,
+    /// Address bits down to there.
+    bits: u32,
+    /// What all addresses of that word's block have.
+    leaf: u32,
+    /// The groups, the upper one first.
+    groups: [u32; 2],
+    /// How many of them.
+    missing: usize,
 }
 
 impl<const ROOT: u32> StrideWriter<ROOT> {
@@ -136,7 +153,7 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
         let group_pages = if ROOT == 16 && pages != PageKind::Base { PageKind::Transparent } else { PageKind::Base };
         let groups = SharedArray::reserve(GROUPS, group_pages, budget)?;
         let table = Table { root, groups, default: AtomicU32::new(0), len: AtomicU32::new(0) };
-        Ok(StrideWriter { table: Arc::new(table), groups: 0, free: NONE, limbo: Limbo::new(domain) })
+        Ok(StrideWriter { table: Arc::new(table), groups: 0, free: NONE, limbo: Limbo::new(domain), opening: Opening::default() })
     }
 
     pub fn reader(&self) -> StrideReader<ROOT> {
@@ -187,7 +204,7 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
         self.free = free;
     }
 
-    /// Links the groups that tell addresses inside the blocks above `prefix`/`len` apart; all or none.
+    /// Takes the groups that are missing to tell addresses inside the blocks above `prefix`/`len` apart; all or none.
     fn open(&mut self, prefix: u32, len: u8) -> Result<(), OutOfMemory> {
         let mut bits = ROOT;
         let mut parent = None;
@@ -198,37 +215,48 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
             parent = Some(word & !GROUP);
             word = self.group_word(word & !GROUP, prefix, bits).load(Ordering::Relaxed);
         }
-        if bits >= u32::from(len) {
-            return Ok(());
-        }
-        // `word` is a leaf: every address of its block has it. Build the missing groups from the longest up.
-        let leaf = word;
-        let mut taken = [NONE; 2];
-        let missing = (u32::from(len) - bits).div_ceil(8) as usize;
+        // `word` is a leaf where groups are missing: every address of its block has it.
+        let missing = u32::from(len).saturating_sub(bits).div_ceil(8) as usize;
+        self.opening = Opening { parent, bits, leaf: word, groups: [NONE; 2], missing: 0 };
         for i in 0..missing {
             match self.take_group() {
-                Ok(group) => taken[i] = group,
+                Ok(group) => self.opening.groups[i] = group,
                 Err(e) => {
-                    taken[..i].iter().for_each(|group| self.give_group(*group));
+                    self.give_back();
                     return Err(e);
                 }
             }
+            self.opening.missing = i + 1;
+        }
+        Ok(())
+    }
+
+    /// Links the groups that were taken, from the longest up.
+    fn link(&mut self, prefix: u32) {
+        let Opening { parent, bits, leaf, groups, missing } = std::mem::take(&mut self.opening);
+        if missing == 0 {
+            return;
         }
         for i in (0..missing).rev() {
-            // SAFETY: just taken, so committed, and no reader can reach it.
-            let words = unsafe { self.table.groups.at(taken[i] as usize) };
+            // SAFETY: taken, so committed, and no reader can reach it.
+            let words = unsafe { self.table.groups.at(groups[i] as usize) };
             words.iter().for_each(|w| w.store(leaf, Ordering::Relaxed));
             if i + 1 < missing {
-                let inner = self.group_word(taken[i], prefix, bits + 8 * (i as u32 + 1));
-                inner.store(GROUP | taken[i + 1], Ordering::Relaxed);
+                let inner = self.group_word(groups[i], prefix, bits + 8 * (i as u32 + 1));
+                inner.store(GROUP | groups[i + 1], Ordering::Relaxed);
             }
         }
         let link = match parent {
             None => self.root_word(prefix),
             Some(group) => self.group_word(group, prefix, bits),
         };
-        link.store(GROUP | taken[0], Ordering::Release);
-        Ok(())
+        link.store(GROUP | groups[0], Ordering::Release);
+    }
+
+    /// Gives back the groups that were taken.
+    fn give_back(&mut self) {
+        let Opening { groups, missing, .. } = std::mem::take(&mut self.opening);
+        groups[..missing].iter().for_each(|group| self.give_group(*group));
     }
 
     /// Stores `leaf` for `first..=last`. Where only a part of a block is meant, the block has a group.
@@ -303,26 +331,27 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
     }
 }
 
-impl<const ROOT: u32> LpmWriter<u32> for StrideWriter<ROOT> {
-    fn insert(&mut self, prefix: u32, len: u8, leaf: u32, store: &PrefixStore<u32>) -> Result<(), OutOfMemory> {
-        debug_assert!(leaf <= LEAF_MAX);
+impl<const ROOT: u32> LpmWriter for StrideWriter<ROOT> {
+    type Addr = u32;
+
+    fn prepare(&mut self, change: &PrefixChange<u32>, _store: &PrefixStore<u32>) -> Result<(), OutOfMemory> {
+        debug_assert!(change.leaf <= LEAF_MAX);
         self.reclaim_groups();
-        let prefix = prefix.first(len);
-        self.open(prefix, len)?;
-        self.assign(prefix, len, leaf, store);
-        self.count(store);
-        Ok(())
+        if change.gone { self.limbo.reserve(2) } else { self.open(change.prefix.first(change.len), change.len) }
     }
 
-    fn remove(&mut self, prefix: u32, len: u8, leaf: u32, store: &PrefixStore<u32>) -> Result<(), OutOfMemory> {
-        self.reclaim_groups();
-        self.limbo.reserve(2)?;
-        let prefix = prefix.first(len);
-        if !self.close(prefix, len, leaf, store) {
+    fn publish(&mut self, change: &PrefixChange<u32>, store: &PrefixStore<u32>) {
+        let PrefixChange { len, leaf, gone, .. } = *change;
+        let prefix = change.prefix.first(len);
+        self.link(prefix);
+        if !(gone && self.close(prefix, len, leaf, store)) {
             self.assign(prefix, len, leaf, store);
         }
         self.count(store);
-        Ok(())
+    }
+
+    fn cancel(&mut self) {
+        self.give_back();
     }
 
     fn set_default(&mut self, leaf: u32) {
@@ -331,6 +360,11 @@ impl<const ROOT: u32> LpmWriter<u32> for StrideWriter<ROOT> {
 
     fn reclaim(&mut self) {
         self.reclaim_groups();
+    }
+
+    fn place(&self, node: u32) -> std::io::Result<()> {
+        self.table.root.place(node)?;
+        self.table.groups.place(node)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -349,10 +383,12 @@ mod tests {
         let mut writer = StrideWriter::<16>::new(&domain, &budget, PageKind::Base).unwrap();
         let mut store = PrefixStore::new(&budget);
         let mut turn = |writer: &mut StrideWriter<16>, prefix: u32| {
-            store.insert(prefix, 32, 1).unwrap();
-            writer.insert(prefix, 32, 1, &store).unwrap();
-            store.remove(prefix, 32).unwrap();
-            writer.remove(prefix, 32, 0, &store).unwrap();
+            for gone in [false, true] {
+                _ = if gone { store.remove(prefix, 32) } else { store.insert(prefix, 32, 1).unwrap() };
+                let change = PrefixChange { prefix, len: 32, leaf: u32::from(!gone), gone };
+                writer.prepare(&change, &store).unwrap();
+                writer.publish(&change, &store);
+            }
             writer.groups
         };
         assert_eq!((turn(&mut writer, 1), turn(&mut writer, 2)), (2, 4), "two groups a turn, none of them used again");
@@ -360,5 +396,26 @@ mod tests {
         assert_eq!((turn(&mut writer, 3), turn(&mut writer, 4), turn(&mut writer, 5)), (4, 4, 6));
         reader.offline();
         assert_eq!(turn(&mut writer, 6), 6);
+    }
+    #[test]
+    fn groups_of_a_change_that_is_not_made_are_used_by_the_next_one() {
+        let (domain, budget) = (Domain::new(), Budget::unlimited());
+        let mut writer = StrideWriter::<16>::new(&domain, &budget, PageKind::Base).unwrap();
+        let store = PrefixStore::new(&budget);
+        let reader = writer.reader();
+        for prefix in 0..100 {
+            writer.prepare(&PrefixChange { prefix, len: 32, leaf: 1, gone: false }, &store).unwrap();
+            assert_eq!((writer.groups, reader.lookup(prefix)), (2, 0));
+            writer.cancel();
+        }
+        // One of the two is to be had, and no other.
+        budget.set_limit(budget.used());
+        writer.prepare(&PrefixChange { prefix: 0, len: 24, leaf: 1, gone: false }, &store).unwrap();
+        let mut more = 0;
+        while writer.take_group().is_ok() {
+            more += 1;
+        }
+        assert_eq!(writer.prepare(&PrefixChange { prefix: 0, len: 32, leaf: 1, gone: false }, &store), Err(OutOfMemory));
+        assert!(more > 0 && writer.opening.missing == 0);
     }
 }

@@ -21,7 +21,7 @@ use super::node::{Block, load_node, root_word, store_node};
 use super::{LEAVES, Lpm6, NODE, NODES, ROOT_BITS, Table};
 use crate::address::Address;
 use crate::error::OutOfMemory;
-use crate::lpm::LpmWriter;
+use crate::lpm::{LpmWriter, PrefixChange};
 use crate::mem::{Budget, PageKind, PodVec};
 use crate::qsbr::{Domain, Limbo};
 use crate::store::PrefixStore;
@@ -82,26 +82,6 @@ impl PoptrieWriter {
         }
     }
 
-    fn assign(&mut self, prefix: u128, len: u8, leaf: u32, store: &PrefixStore<u128>) -> Result<(), OutOfMemory> {
-        self.reclaim();
-        let mut ranges = std::mem::take(&mut self.ranges);
-        ranges.clear();
-        let made = store
-            .gaps(prefix, len, |first, last| {
-                ranges.try_reserve(1)?;
-                ranges.push((first, last));
-                Ok(())
-            })
-            .and_then(|()| self.make(leaf, &ranges))
-            .and_then(|()| self.prepare());
-        self.ranges = ranges;
-        match made {
-            Ok(()) => self.keep(),
-            Err(_) => self.undo(),
-        }
-        made
-    }
-
     /// Makes the new root words.
     fn make(&mut self, leaf: u32, ranges: &[Range]) -> Result<(), OutOfMemory> {
         let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
@@ -143,7 +123,7 @@ impl PoptrieWriter {
     }
 
     /// Everything that could still fail before [`keep`](Self::keep).
-    fn prepare(&mut self) -> Result<(), OutOfMemory> {
+    fn secure(&mut self) -> Result<(), OutOfMemory> {
         if !self.batch {
             return self.limbo.reserve(self.arrays.dropped.len());
         }
@@ -194,13 +174,34 @@ impl PoptrieWriter {
     }
 }
 
-impl LpmWriter<u128> for PoptrieWriter {
-    fn insert(&mut self, prefix: u128, len: u8, leaf: u32, store: &PrefixStore<u128>) -> Result<(), OutOfMemory> {
-        self.assign(prefix, len, leaf, store)
+impl LpmWriter for PoptrieWriter {
+    type Addr = u128;
+
+    fn prepare(&mut self, change: &PrefixChange<u128>, store: &PrefixStore<u128>) -> Result<(), OutOfMemory> {
+        self.reclaim();
+        let mut ranges = std::mem::take(&mut self.ranges);
+        ranges.clear();
+        let made = store
+            .gaps(change.prefix, change.len, |first, last| {
+                ranges.try_reserve(1)?;
+                ranges.push((first, last));
+                Ok(())
+            })
+            .and_then(|()| self.make(change.leaf, &ranges))
+            .and_then(|()| self.secure());
+        self.ranges = ranges;
+        if made.is_err() {
+            self.undo();
+        }
+        made
     }
 
-    fn remove(&mut self, prefix: u128, len: u8, leaf: u32, store: &PrefixStore<u128>) -> Result<(), OutOfMemory> {
-        self.assign(prefix, len, leaf, store)
+    fn publish(&mut self, _change: &PrefixChange<u128>, _store: &PrefixStore<u128>) {
+        self.keep();
+    }
+
+    fn cancel(&mut self) {
+        self.undo();
     }
 
     fn set_default(&mut self, leaf: u32) {
@@ -227,6 +228,14 @@ impl LpmWriter<u128> for PoptrieWriter {
         if !self.replaced.is_empty() {
             self.limbo.retire(self.replaced.drain(..));
         }
+    }
+
+    fn place(&self, node: u32) -> std::io::Result<()> {
+        let Table { root, nodes, jumps, leaves, default: _ } = &*self.table;
+        root.place(node)?;
+        nodes.place(node)?;
+        jumps.place(node)?;
+        leaves.place(node)
     }
 
     fn memory_bytes(&self) -> usize {

@@ -46,6 +46,11 @@ impl<T: AtomicRecord> SharedArray<T> {
         self.pages.commit(n * size_of::<T>())
     }
 
+    /// Asks for memory of a node; see [`Pages::place`].
+    pub fn place(&self, node: u32) -> std::io::Result<()> {
+        self.pages.place(node)
+    }
+
     /// Gets real memory for bytes `from..to`; see [`Pages::populate`].
     pub fn populate(&self, from: usize, to: usize) -> bool {
         self.pages.populate(from, to)

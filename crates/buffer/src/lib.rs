@@ -18,7 +18,7 @@
 //! part of it: such packets lie in a [`SharedPool`], memory of its own at indices behind those of the region, and change to
 //! the region by copying.
 //!
-//! May use: the operating system. Must never know: packets, nodes, interfaces.
+//! May use: the operating system, and of `tables` how memory is placed on a node. Must never know: packets, nodes, interfaces.
 
 mod cache;
 mod copy;

@@ -7,6 +7,8 @@ use std::ptr::NonNull;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
+use quiver_tables::mem::numa;
+
 use crate::shared::{self, Shares};
 use crate::{Geometry, GeometryError, Meta};
 
@@ -34,12 +36,14 @@ impl PageSize {
 }
 
 /// What to build.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RegionConfig {
     /// Usable buffers on each NUMA node.
     pub buffers_per_numa: u32,
     /// NUMA nodes that get a pool.
     pub numa_nodes: u32,
+    /// The kernel's numbers of these nodes, which may have gaps. Where there are fewer, the others are numbered as they are counted.
+    pub numa_numbers: Vec<u32>,
     /// Bytes of the data area of each buffer.
     pub data_size: u32,
     /// Pages to use.
@@ -48,7 +52,13 @@ pub struct RegionConfig {
 
 impl Default for RegionConfig {
     fn default() -> Self {
-        Self { buffers_per_numa: 16_384, numa_nodes: 1, data_size: crate::DEFAULT_DATA_SIZE as u32, page_size: PageSize::Default }
+        Self {
+            buffers_per_numa: 16_384,
+            numa_nodes: 1,
+            numa_numbers: Vec::new(),
+            data_size: crate::DEFAULT_DATA_SIZE as u32,
+            page_size: PageSize::Default,
+        }
     }
 }
 
@@ -166,25 +176,22 @@ impl Region {
             notice,
             fd,
         };
-        region.bind_to_nodes();
+        region.bind_to_nodes(&config.numa_numbers);
         Ok(region)
     }
 
     /// Asks the kernel to place each node's part on its node; without effect where there is one node.
-    fn bind_to_nodes(&self) {
+    fn bind_to_nodes(&self, numbers: &[u32]) {
         if self.numa_nodes < 2 {
             return;
         }
-        const MPOL_BIND: libc::c_int = 2;
         for node in 0..self.numa_nodes {
             let start = ((node * self.per_numa) as usize * self.geometry.stride() as usize) & !(BOUNDARY - 1);
             let end = (((node + 1) * self.per_numa) as usize * self.geometry.stride() as usize) & !(BOUNDARY - 1);
-            let mask: u64 = 1 << node;
-            // SAFETY: the range lies inside the mapping (R1) and `mask` lives through the call; a refusal is harmless
-            // (pages are then placed by first touch), so the result is not needed.
-            unsafe {
-                libc::syscall(libc::SYS_mbind, self.base.as_ptr().add(start), end - start, MPOL_BIND, &raw const mask, 64_usize, 0);
-            }
+            let number = numbers.get(node as usize).copied().unwrap_or(node);
+            let Some(part) = NonNull::new(self.base.as_ptr().wrapping_add(start)) else { continue };
+            // A refusal is harmless: pages are then placed by first touch.
+            let _ = numa::place(part, end - start, number, numa::Policy::Bind);
         }
     }
 
@@ -420,9 +427,13 @@ mod tests {
     #[test]
     fn usable_buffers_are_as_many_as_asked_and_cross_no_large_page() {
         for (count, data) in [(256, 256), (16_384, 2048), (1000, 9216), (4096, 16384)] {
-            let region =
-                Region::new(&RegionConfig { buffers_per_numa: count, data_size: data, page_size: PageSize::Kb4, numa_nodes: 1 })
-                    .unwrap();
+            let region = Region::new(&RegionConfig {
+                buffers_per_numa: count,
+                data_size: data,
+                page_size: PageSize::Kb4,
+                ..Default::default()
+            })
+            .unwrap();
             let usable = (0..region.capacity()).filter(|i| region.usable(*i)).count();
             assert!(usable >= count as usize, "{usable} of {count}");
             assert!(usable < count as usize + 600, "{usable} of {count}");

@@ -233,6 +233,8 @@ impl Drop for Observed {
 /// Everything of a worker that nodes can reach.
 pub(crate) struct Core {
     pub thread: usize,
+    /// Memory node, as [`NodeCx::numa`].
+    pub numa: usize,
     pub now: u64,
     /// The memory behind `env`.
     pub region: Arc<Region>,
@@ -327,6 +329,12 @@ impl NodeCx<'_> {
     /// Number of the thread: 0 is main, workers count from 1.
     pub fn thread(&self) -> usize {
         self.core.thread
+    }
+
+    /// Memory node of the thread, by its place among those that have packet memory: 0 where there is one. For nodes that choose among
+    /// copies of what they read.
+    pub fn numa(&self) -> usize {
+        self.core.numa
     }
 
     /// Remembers an event of a kind that [`Graph::events`](crate::Graph::events) gave. For what happens now and then, not for

@@ -139,6 +139,8 @@ pub struct Graph {
     node_names: Arc<Names>,
     stats: Arc<Stats>,
     vector_size: usize,
+    /// Memory node of main.
+    main_numa: usize,
     /// Fused chains, as each worker takes them up.
     chains: Vec<(&'static [&'static str], Recipe)>,
     fusion: bool,
@@ -186,6 +188,7 @@ impl Graph {
             node_names: stats.names("/sys/node/names"),
             stats,
             vector_size: VECTOR_DEFAULT,
+            main_numa: 0,
             chains: Vec::new(),
             fusion: true,
             domain,
@@ -203,7 +206,7 @@ impl Graph {
         ]);
         debug_assert!(added.is_ok());
         graph.shared.errors.set_len(graph.errors.len() as u32);
-        let worker = graph.build(0, 0);
+        let worker = graph.build(0, graph.main_numa);
         graph.fleet.run_here(worker);
         graph
     }

@@ -64,6 +64,14 @@ impl<T> Snapshot<T> {
         self.version = version;
     }
 
+    /// Makes the next [`refresh`](Self::refresh) one that finds something new, on clones of this handle, too: for a prototype whose clones
+    /// make something of their own of the value.
+    #[must_use]
+    pub fn outdated(self) -> Self {
+        // So many values are never published.
+        Self { version: u64::MAX, ..self }
+    }
+
     /// Whether nothing was published since.
     #[inline(always)]
     pub fn is_current(&self) -> bool {
@@ -102,6 +110,15 @@ mod tests {
         assert!(snapshot.refresh());
         assert!(!snapshot.refresh());
         assert_eq!(*snapshot.get(), 2);
+    }
+
+    #[test]
+    fn an_outdated_snapshot_and_its_clones_refresh_once() {
+        let published = Published::new(1);
+        let mut snapshot = published.snapshot().outdated();
+        let mut clone = snapshot.clone();
+        assert_eq!((*clone.get(), clone.is_current()), (1, false));
+        assert_eq!([snapshot.refresh(), clone.refresh(), clone.refresh()], [true, true, false]);
     }
 
     #[test]

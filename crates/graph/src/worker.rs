@@ -152,6 +152,7 @@ impl Worker {
         let now = shared.clock.now();
         let core = Core {
             thread,
+            numa,
             now,
             region,
             cache: Cache::new(shared.pools.clone(), numa),
@@ -189,6 +190,13 @@ impl Worker {
             rivals: 0,
             no_buffer_seen: 0,
         }
+    }
+
+    /// Takes packet memory from another memory node, and tells nodes of it.
+    pub(crate) fn move_to(&mut self, numa: usize, pools: Vec<Arc<Pool>>) {
+        self.core.numa = numa;
+        // The old cache gives back what it holds.
+        self.core.cache = Cache::new(pools, numa);
     }
 
     /// Puts an instance into place; ids are dense and the same on every worker.

@@ -154,7 +154,7 @@ fn interface(router: &mut Router, n: u8, ring: &Shared<VecDeque<Packet>>, traffi
 impl Bed {
     fn new(way: Way, flows: u32) -> Self {
         let buffers = RegionConfig { buffers_per_numa: RING as u32 + 2048, ..Default::default() };
-        let mut router = Router::new(&RouterConfig { buffers, workers: Vec::new() }).expect("a router");
+        let mut router = Router::new(&RouterConfig { buffers, ..Default::default() }).expect("a router");
         control::start(&mut router, &Schema::new().defaults()).expect("plugin");
         let ring = Shared::<VecDeque<Packet>>::default();
         let interfaces = [IfIndex(1), IfIndex(2)];

@@ -150,7 +150,7 @@ fn frame(n: u8, to: MacAddr) -> Vec<u8> {
 
 fn router(line: &Arc<Line>, active: &Arc<AtomicU64>) -> Router {
     let buffers = RegionConfig { buffers_per_numa: 16_384, ..Default::default() };
-    let mut router = Router::new(&RouterConfig { buffers, workers: Vec::new() }).expect("a router");
+    let mut router = Router::new(&RouterConfig { buffers, ..Default::default() }).expect("a router");
     for number in 0..PORTS {
         let mac = MacAddr([2, 0xfe, 0, 0, 0, number]);
         let wire = Wire { line: line.clone(), number, mac, active: active.clone() };

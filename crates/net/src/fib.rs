@@ -37,6 +37,7 @@ mod events;
 mod link_local;
 mod list;
 mod next_hop;
+pub(crate) mod numa;
 pub mod ops;
 mod path;
 mod path_mtu;
@@ -65,6 +66,7 @@ pub(crate) use table::{Select, default_name};
 use adjacency::{Adjacencies, Env};
 use link_local::LinkLocals;
 use list::Lists;
+use numa::Copies;
 use records::Records;
 use table::Tables;
 
@@ -167,14 +169,14 @@ pub struct Fib {
 
 impl Fib {
     /// An empty FIB; tables are made by [`crate::Router`] once its nodes exist.
-    pub(crate) fn new(domain: &Domain, stats: &Stats) -> Result<Self, FibError> {
+    pub(crate) fn new(domain: &Domain, stats: &Stats, copies: &Copies) -> Result<Self, FibError> {
         let memory = |_| FibError::Memory;
         Ok(Self {
             records: Records::new().map_err(memory)?,
             adjacencies: Adjacencies::new(domain, stats.combined("/net/adjacency", records::ADJACENCIES_MAX)),
             lists: Lists::new(domain, stats.combined("/net/route/to", records::LOAD_BALANCES_MAX)),
-            v4: Tables::new(),
-            v6: Tables::new(),
+            v4: Tables::new(copies.clone()),
+            v6: Tables::new(copies.clone()),
             link_locals: LinkLocals::new(domain).map_err(memory)?,
             withheld: BTreeMap::new(),
             withheld_remote: BTreeSet::new(),
@@ -191,8 +193,8 @@ impl Fib {
 
     /// Bytes of memory of all tables and records.
     pub fn memory_bytes(&self) -> usize {
-        let v4: usize = self.v4.iter().map(|(_, t)| t.routes.memory_bytes()).sum();
-        let v6: usize = self.v6.iter().map(|(_, t)| t.routes.memory_bytes()).sum();
+        let v4: usize = self.v4.iter().map(|(_, t)| t.routes.memory().total()).sum();
+        let v6: usize = self.v6.iter().map(|(_, t)| t.routes.memory().total()).sum();
         v4 + v6 + self.records.memory_bytes()
     }
 

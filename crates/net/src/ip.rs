@@ -22,7 +22,7 @@ use crate::icmp::NoRoute;
 use crate::run_counter::RunCounter;
 use crate::{Router, trace};
 use ends::{Ip4Null, Ip6LinkLocal, Ip6Null, IpDrop};
-use lookup::{LookupIn, Tables};
+use lookup::LookupIn;
 
 mod address;
 pub(crate) mod api;
@@ -46,7 +46,7 @@ pub use family::{Family, FamilyId, PrefixTable, V4, V6};
 pub use hash::FlowHash;
 pub use input::{Input, InputFamily};
 pub use lookup::Lookup;
-pub(crate) use lookup::{Next4, Next6, verdict};
+pub(crate) use lookup::{Next4, Next6, Tables, verdict};
 pub use rewrite::{Rewrite, RewriteFamily};
 
 /// Aux lane for `ip4-icmp-error` and `ip6-icmp-error`: which error to send. `data` goes where the type has a number (next
@@ -83,7 +83,7 @@ fn family_nodes<F: crate::fib::Select + InputFamily + RewriteFamily + rx::RxFami
         let _ = writeln!(out, "fib {} dpo-idx {}", F::fib_of(rx.fibs(entry.rx_if)), entry.aux);
         trace::ip(F::ID)(entry, out);
     };
-    let tables = Tables::<F>::new(F::tables(router.fib()).published.snapshot(), router.data.load_balances.clone());
+    let tables: Tables<F> = router.lookup_tables();
     let routes = RunCounter::new(&router.fib().lists.counters);
     let lookup = Lookup::new(interfaces.clone(), tables.clone(), routes.clone());
     let lookup_in = |by: &str, tables, source| {

@@ -372,8 +372,7 @@ fn family_nodes<F: Reassembled + crate::fib::Select>(router: &Router) -> Vec<Nod
             unchecked: takers.unchecked.clone(),
             punts: router.punt_tables(F::ID),
             interfaces: router.data.interfaces.clone(),
-            readers: F::tables(router.fib()).published.snapshot(),
-            load_balances: router.data.load_balances.clone(),
+            tables: router.lookup_tables(),
             arc: arc.clone(),
             family: PhantomData,
         };

@@ -35,6 +35,11 @@ pub struct RouterConfig {
     pub buffers: RegionConfig,
     /// Worker threads; none: the main thread forwards.
     pub workers: Vec<ThreadPlan>,
+    /// Memory node of the main thread, counted as in [`ThreadPlan::numa`].
+    pub main_numa: usize,
+    /// By [`ThreadPlan::numa`]: the kernel's number of that memory node where it is to have a copy of the forwarding tables. Empty: there is
+    /// one of each, which all threads read.
+    pub fib_nodes: Vec<Option<u32>>,
 }
 
 /// Why the router could not be made or changed.
@@ -175,10 +180,12 @@ impl Router {
         let stats = Stats::new(STATS_BYTES).map_err(|error| NetError::System { doing: "statistics memory", error })?;
         let domain = qsbr::Domain::new();
         let mut graph = Graph::new(region, stats, Clock::new(), domain.clone());
+        graph.set_main_numa(config.main_numa);
         graph.start_workers(&config.workers)?;
         let notify = Notify::new().map_err(|error| NetError::System { doing: "eventfd", error })?;
         let records = IfRecords::new().map_err(|_| NetError::Memory("interface records"))?;
-        let fib = Fib::new(&domain, graph.stats()).map_err(|_| NetError::Memory("the forwarding table"))?;
+        let copies = fib::numa::Copies::new(&config.fib_nodes);
+        let fib = Fib::new(&domain, graph.stats(), &copies).map_err(|_| NetError::Memory("the forwarding table"))?;
         let data = DataPlane {
             interfaces: records.reader(),
             load_balances: fib.records.load_balances(),

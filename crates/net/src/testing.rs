@@ -100,11 +100,19 @@ impl Harness {
     /// # Panics
     /// Where it cannot be made: this is for tests.
     pub fn with_buffers(workers: usize, buffers: u32) -> Self {
-        let config = RouterConfig {
+        Self::of(&RouterConfig {
             buffers: RegionConfig { buffers_per_numa: buffers, page_size: PageSize::Kb4, ..Default::default() },
             workers: vec![ThreadPlan::default(); workers],
-        };
-        let mut router = Router::new(&config).expect("a router for tests");
+            ..Default::default()
+        })
+    }
+
+    /// A router as it says.
+    ///
+    /// # Panics
+    /// Where it cannot be made: this is for tests.
+    pub fn of(config: &RouterConfig) -> Self {
+        let mut router = Router::new(config).expect("a router for tests");
         let inject = router.graph.add(vec![NodeSpec::vector("test-inject", |_| Inject)]).expect("test node")[0];
         let mut harness =
             Self { router, kept: Kept::default(), inject, used_at_start: 0, plugins: Vec::new(), registry: OnceCell::new() };

@@ -1,6 +1,7 @@
 //! What the prefix tables cost: build time, memory, lookups a second and clocks a lookup, beside the `prefix-trie` crate.
 //!
-//! `cargo bench -p quiver-tables [-- [--json] [--rounds N] [--only NAME]]`. Tables: the real ones (or generated ones of their size; the
+//! `cargo bench -p quiver-tables --bench lpm [-- [--json] [--rounds N] [--only NAME] [--copies N]]`. `--copies` builds so many copies of each
+//! lookup structure, as for memory nodes, all on node 0; the first one is read. Tables: the real ones (or generated ones of their size; the
 //! report says which) with skewed next hops, and 1,000,000 consecutive /24s. Every structure answers the same addresses:
 //! random hosts in random prefixes. *dependent*: each address waits for the last answer; *plain*: a loop of single
 //! lookups; *batch*: `lookup_batch` over vectors of 256. Rounds visit all structures in turn; figures are medians, with
@@ -141,6 +142,8 @@ fn main() {
     let rounds = args.iter().position(|a| a == "--rounds").and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(9);
 
     let only = args.iter().position(|a| a == "--only").and_then(|i| args.get(i + 1).cloned()).unwrap_or_default();
+    let copies = args.iter().position(|a| a == "--copies").and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(0);
+    let options = |pages| Options { pages, nodes: vec![0; copies], ..Options::default() };
     let wanted = |title: &str, name: &str| title.contains(&only) || name.contains(&only);
 
     let (real4, origin4) = synth::full_table4();
@@ -164,8 +167,7 @@ fn main() {
                 continue;
             }
             let (fib, build_ms, memory) = built(|| {
-                let options = Options { pages, ..Options::default() };
-                let mut fib = Fib4::with_options(kind, &domain, options).expect("memory for a table");
+                let mut fib = Fib4::with_options(kind, &domain, options(pages)).expect("memory for a table");
                 for (prefix, len) in table.iter() {
                     fib.insert(*prefix, *len, synth::leaf(*prefix, *len, 7)).expect("memory for a route");
                 }
@@ -217,8 +219,7 @@ fn main() {
         }
         let addrs = &addrs6;
         let (fib, build_ms, memory) = built(|| {
-            let options = Options { pages, ..Options::default() };
-            let mut fib = Fib6::with_options(&domain, options).expect("memory for a table");
+            let mut fib = Fib6::with_options(&domain, options(pages)).expect("memory for a table");
             if batched {
                 fib.begin();
             }

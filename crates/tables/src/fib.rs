@@ -79,8 +79,24 @@ impl<W: LpmWriter> Table<W> {
         Ok(Some(old))
     }
 
-    fn memory_bytes(&self) -> usize {
-        self.store.memory_bytes() + self.lpm.info().iter().map(|copy| copy.bytes).sum::<usize>()
+    fn memory(&self) -> TableMemory {
+        TableMemory { store: self.store.memory_bytes(), copies: self.lpm.info() }
+    }
+}
+
+/// The memory of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableMemory {
+    /// Bytes of the prefix store.
+    pub store: usize,
+    /// The copies of the lookup structure, in the order of [`Options::nodes`]; one where no nodes were named.
+    pub copies: Vec<CopyInfo>,
+}
+
+impl TableMemory {
+    /// All bytes together.
+    pub fn total(&self) -> usize {
+        self.store + self.copies.iter().map(|copy| copy.bytes).sum::<usize>()
     }
 }
 
@@ -151,15 +167,15 @@ macro_rules! fib {
 
             /// Bytes of real memory that the table takes.
             pub fn memory_bytes(&self) -> usize {
-                self.table.memory_bytes()
+                self.memory().total()
             }
 
-            /// The copies of the lookup structure, in the order of [`Options::nodes`]; one where no nodes were named.
-            pub fn copies(&self) -> Vec<CopyInfo> {
-                self.table.lpm.info()
+            /// The same by its parts.
+            pub fn memory(&self) -> TableMemory {
+                self.table.memory()
             }
 
-            /// How many there are of them.
+            /// How many copies of the lookup structure there are: one for each of [`Options::nodes`], but at least one.
             pub fn copy_count(&self) -> usize {
                 self.table.lpm.count()
             }
@@ -243,7 +259,7 @@ impl Fib4 {
         Ok(Fib4 { table: Table::new(options, make)? })
     }
 
-    /// The handle of a copy, by its place among [`copies`](Self::copies); of the first where there is none.
+    /// The handle of a copy, by its place among [`Options::nodes`]; of the first where there is none.
     pub fn reader_of(&self, copy: usize) -> Lpm4 {
         match self.table.lpm.writer(copy) {
             Writer4::Dir24(w) => Lpm4::Dir24(w.reader()),
@@ -269,7 +285,7 @@ impl Fib6 {
         Ok(Fib6 { table: Table::new(options, make)? })
     }
 
-    /// The handle of a copy, by its place among [`copies`](Self::copies); of the first where there is none.
+    /// The handle of a copy, by its place among [`Options::nodes`]; of the first where there is none.
     pub fn reader_of(&self, copy: usize) -> Lpm6 {
         self.table.lpm.writer(copy).reader()
     }

@@ -101,7 +101,7 @@ pub mod timer;
 
 pub use cpu::prefetch;
 pub use error::{OutOfMemory, TableError};
-pub use fib::{CopyInfo, Fib4, Fib6, Options};
+pub use fib::{CopyInfo, Fib4, Fib6, Options, TableMemory};
 
 /// The greatest leaf of a prefix table: the two bits above it belong to the structures.
 pub const LEAF_MAX: u32 = (1 << 30) - 1;

@@ -67,6 +67,17 @@ pub enum Lpm4 {
     Trie16(Trie16),
 }
 
+impl Lpm4 {
+    /// Whether both read the same memory: the same copy of the same table.
+    pub fn reads_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Lpm4::Dir24(a), Lpm4::Dir24(b)) => a.reads_same(b),
+            (Lpm4::Trie16(a), Lpm4::Trie16(b)) => a.reads_same(b),
+            _ => false,
+        }
+    }
+}
+
 impl Lpm4Lookup for Lpm4 {
     #[inline(always)]
     fn lookup(&self, addr: u32) -> u32 {

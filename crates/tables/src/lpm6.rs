@@ -199,6 +199,11 @@ pub struct Lpm6 {
 }
 
 impl Lpm6 {
+    /// Whether both read the same memory: the same copy of the same table.
+    pub fn reads_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.table, &other.table)
+    }
+
     /// The leaf of the longest prefix that contains `addr`, or 0.
     #[inline(always)]
     pub fn lookup(&self, addr: u128) -> u32 {

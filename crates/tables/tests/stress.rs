@@ -8,7 +8,7 @@ use quiver_tables::hash::BoundedHash;
 use quiver_tables::lpm4::{Kind, Lpm4Lookup};
 use quiver_tables::qsbr::{Domain, Reader};
 use quiver_tables::synth::Random;
-use quiver_tables::{Fib4, Fib6};
+use quiver_tables::{Fib4, Fib6, Options};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,17 +72,19 @@ fn race(domain: &Domain, read: impl Fn(&mut Random, &Reader) + Sync, mut write: 
     });
 }
 
-fn ipv4(kind: Kind) {
+/// With so many copies on node 0; 0: one, wherever it is.
+fn ipv4(kind: Kind, copies: usize) {
     let domain = Domain::new();
-    let mut fib = Fib4::new(kind, &domain).unwrap();
+    let mut fib = Fib4::with_options(kind, &domain, Options { nodes: vec![0; copies], ..Options::default() }).unwrap();
     let base = 0x0a00_0000u32;
     fib.insert(base, 8, leaf(base.into(), 8)).unwrap();
     let fixed = base | 0x0001_0203;
     fib.insert(fixed, 32, leaf(fixed.into(), 32)).unwrap();
-    let table = fib.reader();
+    let tables: Vec<_> = (0..fib.copy_count()).map(|copy| fib.reader_of(copy)).collect();
     race(
         &domain,
         |random, _| {
+            let table = &tables[random.below(tables.len() as u64) as usize];
             let addrs: [u32; 64] = std::array::from_fn(|i| match i % 8 {
                 0 => fixed,
                 _ => base | random.bits() as u32 & 0x0003_03ff,
@@ -111,12 +113,17 @@ fn ipv4(kind: Kind) {
 
 #[test]
 fn dir_24_8_readers_never_see_a_strangers_leaf() {
-    ipv4(Kind::Dir24);
+    ipv4(Kind::Dir24, 0);
 }
 
 #[test]
 fn trie_16_8_8_readers_never_see_a_strangers_leaf() {
-    ipv4(Kind::Trie16);
+    ipv4(Kind::Trie16, 0);
+}
+
+#[test]
+fn readers_of_two_copies_never_see_a_strangers_leaf() {
+    ipv4(Kind::Trie16, 2);
 }
 
 #[test]

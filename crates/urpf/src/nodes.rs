@@ -105,9 +105,9 @@ impl<F: Family> Clone for Parts<F> {
 }
 
 impl<F: Family> Parts<F> {
-    fn refresh(&mut self) {
+    fn refresh(&mut self, cx: &NodeCx<'_>) {
         self.checks.refresh();
-        self.egress.refresh();
+        self.egress.refresh(cx);
     }
 
     #[inline(always)]
@@ -124,8 +124,8 @@ impl<F: Sources> Node<Shared> for Rx<F> {
     type Next = NoNext;
     type Drop = Drop;
 
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-        self.0.refresh();
+    fn begin(&mut self, cx: &mut NodeCx<'_>) {
+        self.0.refresh(cx);
     }
 
     #[inline(always)]
@@ -168,8 +168,8 @@ impl<F: Sources> Node<Shared> for Tx<F> {
     type Next = NoNext;
     type Drop = Drop;
 
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-        self.0.refresh();
+    fn begin(&mut self, cx: &mut NodeCx<'_>) {
+        self.0.refresh(cx);
     }
 
     fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {

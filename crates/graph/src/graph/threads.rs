@@ -43,10 +43,20 @@ impl Graph {
         (1..).find(|n| !threads.contains(n)).unwrap_or(MAX_THREADS)
     }
 
+    /// Main runs on a processor of this memory node, counted as in [`ThreadPlan::numa`]: when it forwards, its buffers come from there. Only
+    /// at start, before packets flow.
+    pub fn set_main_numa(&mut self, numa: usize) {
+        self.main_numa = numa;
+        let pools = self.shared.pools.clone();
+        if self.fleet.main_forwards() {
+            self.fleet.on(0, move |worker| worker.move_to(numa, pools));
+        }
+    }
+
     /// Makes main run the graph beside the workers. Nothing happens where it does already.
     pub fn add_main(&mut self) {
         if !self.fleet.main_forwards() {
-            let worker = self.build_like_others(0, 0);
+            let worker = self.build_like_others(0, self.main_numa);
             self.fleet.run_here(worker);
         }
     }

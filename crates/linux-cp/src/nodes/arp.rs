@@ -40,9 +40,9 @@ impl Node for Arp {
     type Next = Next;
     type Drop = Event;
 
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+    fn begin(&mut self, cx: &mut NodeCx<'_>) {
         self.pairs.refresh();
-        self.egress.refresh();
+        self.egress.refresh(cx);
     }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {

@@ -117,9 +117,9 @@ impl Node for Handoff {
         self.thread = thread;
     }
 
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+    fn begin(&mut self, cx: &mut NodeCx<'_>) {
         self.config.refresh();
-        self.egress.refresh();
+        self.egress.refresh(cx);
         self.now = self.clock.load(Ordering::Relaxed);
     }
 

@@ -543,7 +543,7 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
 
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
         self.config.refresh();
-        self.egress.refresh();
+        self.egress.refresh(cx);
         let now = self.clock.load(Relaxed);
         let state = self.state.clone();
         let mut state = lock(&state);

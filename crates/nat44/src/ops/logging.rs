@@ -255,9 +255,7 @@ impl Text for LogInfo {
 fn unreachable(router: &Router, target: &Target) -> Option<String> {
     let (_, table) = target.from?;
     let Some(fib) = router.fib_of_table(FamilyId::V4, table) else { return Some(format!("table {table} is gone")) };
-    let mut egress = router.egress4();
-    egress.refresh();
-    match egress.find(fib, target.collector.ip().to_bits()) {
+    match router.egress4().find(fib, target.collector.ip().to_bits()) {
         Way::Interface(_) => None,
         Way::Local => Some(format!("{} is an address of this router", target.collector.ip())),
         Way::Nowhere => Some(format!("no route to {} in table {table}", target.collector.ip())),

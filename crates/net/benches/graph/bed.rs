@@ -238,7 +238,7 @@ impl Bed {
     /// A router with x0, where packets come in, and x1, where all of them leave, on the main thread.
     pub fn new(way: Way) -> Self {
         let buffers = RegionConfig { buffers_per_numa: RING as u32 + 2048, ..Default::default() };
-        let mut router = Router::new(&RouterConfig { buffers, workers: Vec::new() }).expect("a router");
+        let mut router = Router::new(&RouterConfig { buffers, ..Default::default() }).expect("a router");
         let ring = Ring::default();
         let turn = Arc::new(Turn::default());
         let [rx, tx] = [0, 1].map(|n| interface(&mut router, n, &ring, &turn));

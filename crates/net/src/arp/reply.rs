@@ -183,9 +183,9 @@ impl Node for ArpReply {
     type Next = Next;
     type Drop = End;
 
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+    fn begin(&mut self, cx: &mut NodeCx<'_>) {
         self.views.refresh();
-        self.egress.refresh();
+        self.egress.refresh(cx);
         self.ears.refresh();
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use quiver_tables::TableMemory;
 use quiver_wire::IpPrefix;
 
 use super::path::Path;
@@ -27,8 +28,8 @@ pub struct TableInfo {
     pub flow_hash: FlowHash,
     /// Number of prefixes.
     pub routes: usize,
-    /// Bytes of memory.
-    pub memory: usize,
+    /// Memory.
+    pub memory: TableMemory,
     /// Nobody has deleted it: it does not only wait for its interfaces to leave it.
     pub wanted: bool,
 }
@@ -95,7 +96,7 @@ impl Router {
                     name: t.name.clone(),
                     flow_hash: t.flow_hash,
                     routes: t.routes.count(),
-                    memory: t.routes.memory_bytes(),
+                    memory: t.routes.memory(),
                     wanted: t.wanted,
                 })
             };

@@ -7,6 +7,7 @@ use quiver_tables::address::Address;
 use quiver_tables::mem::Budget;
 use quiver_tables::qsbr::Domain;
 
+use super::numa::{self, Copies, Placed};
 use super::{Fib, FibError};
 use crate::ip::{Family, FamilyId, FlowHash, PrefixTable, V4, V6};
 
@@ -38,15 +39,14 @@ pub(crate) struct Track {
     pub users: BTreeSet<u32>,
 }
 
-/// Handles of all tables, by FIB index, as nodes read them.
-pub(crate) type Readers<F> = Vec<Option<<F as Family>::Reader>>;
-
 /// All tables of a family.
 pub(crate) struct Tables<F: Family> {
     slots: Vec<Option<Table<F>>>,
     /// User's number to FIB index.
     pub ids: BTreeMap<u32, u32>,
-    pub published: Published<Readers<F>>,
+    /// Handles for nodes.
+    pub published: Published<Placed<F>>,
+    copies: Copies,
     tracked: BTreeMap<(u32, F::Addr), Track>,
     /// Next hops whose cover is this load-balance.
     covered_by: HashMap<u32, BTreeSet<(u32, F::Addr)>>,
@@ -55,12 +55,13 @@ pub(crate) struct Tables<F: Family> {
 }
 
 impl<F: Family> Tables<F> {
-    /// No table yet.
-    pub fn new() -> Self {
+    /// No table yet; those that come have these copies.
+    pub fn new(copies: Copies) -> Self {
         Self {
             slots: Vec::new(),
             ids: BTreeMap::new(),
-            published: Published::new(Vec::new()),
+            published: Published::new(copies.by_place(|_| Vec::new())),
+            copies,
             tracked: BTreeMap::new(),
             covered_by: HashMap::new(),
             neighbors: BTreeSet::new(),
@@ -86,7 +87,11 @@ impl<F: Family> Tables<F> {
 
     /// Makes a table without routes and shows it to the nodes.
     pub fn add(&mut self, id: u32, name: String, domain: &Domain, budget: &Budget) -> Result<u32, FibError> {
-        let routes = F::table(id == 0, domain, budget).map_err(|_| FibError::Memory)?;
+        let routes = F::table(id == 0, domain, budget, self.copies.nodes()).map_err(|_| FibError::Memory)?;
+        if self.slots.is_empty() && F::ID == FamilyId::V4 {
+            // The first one stands for all: the kernel treats the others alike.
+            numa::warn_of_refused(&routes.memory());
+        }
         let fib = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
         let table = Table {
             id,
@@ -117,7 +122,8 @@ impl<F: Family> Tables<F> {
     }
 
     fn publish(&self) {
-        self.published.publish(self.slots.iter().map(|t| t.as_ref().map(|t| F::reader(&t.routes))).collect());
+        let readers = |copy| self.slots.iter().map(|t| t.as_ref().map(|t| F::reader(&t.routes, copy))).collect();
+        self.published.publish(self.copies.by_place(readers));
     }
 
     fn longest_match(&self, fib: u32, address: F::Addr) -> Option<(u8, u32)> {

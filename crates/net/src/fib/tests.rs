@@ -239,7 +239,7 @@ fn the_full_tables_load_and_answer_as_their_store_does() {
         let prefix = IpPrefix::new(Ipv4Addr::from_bits(*p).into(), *len).unwrap();
         h.router.add_route(0, prefix, Source::Cli, vec![hop(synth::leaf(*p, *len, 1))]).unwrap();
     }
-    let reader = <V4 as crate::ip::Family>::reader(&h.router.fib().v4.get(0).unwrap().routes);
+    let reader = <V4 as crate::ip::Family>::reader(&h.router.fib().v4.get(0).unwrap().routes, 0);
     let known: std::collections::HashSet<(u32, u8)> = table.iter().copied().collect();
     for a in synth::addresses4(&table, 10_000, 3) {
         let found = h.router.route_lookup(0, Ipv4Addr::from_bits(a).into()).unwrap();

@@ -391,6 +391,7 @@ mod tests {
         let mut router = Router::new(&RouterConfig {
             buffers: RegionConfig { buffers_per_numa: 4096, numa_nodes: 2, page_size: PageSize::Kb4, ..Default::default() },
             workers: vec![plan(0), plan(1), plan(0), plan(1)],
+            ..Default::default()
         })
         .unwrap();
         let far = card(&mut router, "far", Some(1));

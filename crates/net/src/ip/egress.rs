@@ -1,6 +1,6 @@
 //! Where would a packet go? For features of plugins that must know before the lookup node has decided.
 
-use quiver_graph::IfIndex;
+use quiver_graph::{IfIndex, NodeCx};
 
 use super::lookup::Tables;
 use super::{Family, V4, V6};
@@ -33,34 +33,23 @@ pub struct Reach {
 /// Tables that a packet may be sent through.
 const TABLES_MAX: usize = 8;
 
-/// Looks destinations up, in a node. Not for every packet: it does not overlap its loads.
+/// Looks destinations up, in a node. Not for every packet: it does not overlap its loads. One that was never refreshed has the tables that
+/// there were when it was made.
+#[derive(Clone)]
 pub struct Egress<F: Family> {
     tables: Tables<F>,
     interfaces: IfTable,
     adjacencies: AdjTable,
-    published: quiver_graph::Snapshot<Vec<Option<F::Reader>>>,
 }
 
 /// For IPv4.
 pub type Egress4 = Egress<V4>;
 
-impl<F: Family> Clone for Egress<F> {
-    fn clone(&self) -> Self {
-        let tables = Tables::new(self.published.clone(), self.tables.load_balances.clone());
-        Self {
-            tables,
-            interfaces: self.interfaces.clone(),
-            adjacencies: self.adjacencies.clone(),
-            published: self.published.clone(),
-        }
-    }
-}
-
 impl<F: Family> Egress<F> {
     /// Picks up tables that have come or gone, once a vector.
     #[inline(always)]
-    pub fn refresh(&mut self) {
-        self.tables.refresh();
+    pub fn refresh(&mut self, cx: &NodeCx<'_>) {
+        self.tables.refresh(cx);
     }
 
     /// The FIB that a bucket sends packets on to, whatever their source; none where it decides.
@@ -165,10 +154,17 @@ impl<F: Family> Egress<F> {
 }
 
 impl Router {
+    /// What a node needs to look addresses up.
+    pub(crate) fn lookup_tables<F: Select>(&self) -> Tables<F> {
+        Tables::new(F::tables(self.fib()).published.snapshot(), self.data.load_balances.clone())
+    }
+
     fn egress<F: Select>(&self) -> Egress<F> {
-        let published = F::tables(self.fib()).published.snapshot();
-        let tables = Tables::new(published.clone(), self.data.load_balances.clone());
-        Egress { tables, interfaces: self.data.interfaces.clone(), adjacencies: self.data.adjacencies.clone(), published }
+        Egress {
+            tables: self.lookup_tables(),
+            interfaces: self.data.interfaces.clone(),
+            adjacencies: self.data.adjacencies.clone(),
+        }
     }
 
     /// What a node needs to ask for the way of IPv4 packets.
@@ -192,8 +188,7 @@ mod tests {
         let mut h = Harness::new();
         let x = h.interface(0);
         h.router.add_address(x, "10.0.0.1".parse().unwrap(), 24).unwrap();
-        let mut egress = h.router.egress4();
-        egress.refresh();
+        let egress = h.router.egress4();
         let found = [0x0a00_0001, 0x0a00_0002, 0x0b00_0001].map(|to| egress.find(0, to));
         assert_eq!(found, [Way::Local, Way::Interface(x), Way::Nowhere]);
         assert_eq!(egress.clone().find(7, 0x0a00_0001), Way::Nowhere, "no such table");
@@ -213,8 +208,7 @@ ip route add 21.0.0.0/8 via drop
 ip route add 0.0.0.0/0 table 7 via ip4-lookup-in-table 0";
         lines.lines().for_each(|line| drop(crate::ops::testing::run(&mut h.router, line)));
         let fib = h.router.fib_of_table(super::super::FamilyId::V4, 7).unwrap();
-        let mut egress = h.router.egress4();
-        egress.refresh();
+        let egress = h.router.egress4();
         let none = Reach::default();
         let (any, same) = (Reach { any: true, same: false }, Reach { any: true, same: true });
         for fib in [0, fib] {

@@ -10,7 +10,7 @@ use quiver_tables::lpm4::{Kind, Lpm4, Lpm4Lookup};
 use quiver_tables::lpm6::Lpm6;
 use quiver_tables::mem::{Budget, PageKind};
 use quiver_tables::qsbr::Domain;
-use quiver_tables::{Fib4, Fib6, Options, TableError};
+use quiver_tables::{Fib4, Fib6, Options, TableError, TableMemory};
 use quiver_wire::{Ipv4Prefix, Ipv6Prefix, U32Be, U128Be};
 
 use super::hash::{FlowHash, hash4, hash6};
@@ -100,14 +100,15 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
     /// First address of the `n`th prefix of this length after the one that holds `address`; `None` past the last.
     fn nth(address: Self::Addr, len: u8, n: u64) -> Option<Self::Addr>;
 
-    /// An empty table; `main` is the one that many routes are expected in.
+    /// An empty table; `main` is the one that many routes are expected in. `nodes` are the memory nodes with a copy, as in
+    /// [`Options::nodes`].
     ///
     /// # Errors
     /// No memory.
-    fn table(main: bool, domain: &Domain, budget: &Budget) -> Result<Self::Table, TableError>;
+    fn table(main: bool, domain: &Domain, budget: &Budget, nodes: &[u32]) -> Result<Self::Table, TableError>;
 
-    /// The nodes' handle of a table.
-    fn reader(table: &Self::Table) -> Self::Reader;
+    /// The nodes' handle of a copy of a table.
+    fn reader(table: &Self::Table, copy: usize) -> Self::Reader;
 
     /// Leaf of the longest prefix that contains an address.
     fn lookup(reader: &Self::Reader, address: Self::Addr) -> u32;
@@ -165,8 +166,8 @@ pub trait PrefixTable<A>: 'static {
     fn iter_after(&self, prefix: A, len: u8) -> Box<dyn Iterator<Item = (A, u8, u32)> + '_>;
     /// Number of prefixes.
     fn count(&self) -> usize;
-    /// Bytes of memory.
-    fn memory_bytes(&self) -> usize;
+    /// Its memory by parts.
+    fn memory(&self) -> TableMemory;
     /// Begins a batch: readers may see none of its changes until it ends.
     fn begin(&mut self);
     /// Ends a batch.
@@ -200,8 +201,8 @@ macro_rules! prefix_table {
             fn count(&self) -> usize {
                 self.len()
             }
-            fn memory_bytes(&self) -> usize {
-                <$table>::memory_bytes(self)
+            fn memory(&self) -> TableMemory {
+                <$table>::memory(self)
             }
             fn begin(&mut self) {
                 <$table>::begin(self);
@@ -228,15 +229,15 @@ impl Family for V4 {
         Some(prefix.nth(n.try_into().ok()?)?.network().to_bits())
     }
 
-    fn table(main: bool, domain: &Domain, budget: &Budget) -> Result<Fib4, TableError> {
+    fn table(main: bool, domain: &Domain, budget: &Budget, nodes: &[u32]) -> Result<Fib4, TableError> {
         // 64 MB of address space, of which only what routes cover is touched, for the table that may hold the Internet's
         // routes; the others take memory in proportion to their routes.
         let (kind, pages) = if main { (Kind::Dir24, PageKind::Transparent) } else { (Kind::Trie16, PageKind::Base) };
-        Fib4::with_options(kind, domain, Options { pages, budget: budget.clone() })
+        Fib4::with_options(kind, domain, Options { pages, budget: budget.clone(), nodes: nodes.to_vec() })
     }
 
-    fn reader(table: &Fib4) -> Lpm4 {
-        table.reader()
+    fn reader(table: &Fib4, copy: usize) -> Lpm4 {
+        table.reader_of(copy)
     }
 
     #[inline(always)]
@@ -314,13 +315,13 @@ impl Family for V6 {
         Some(Ipv6Prefix::new(Ipv6Addr::from_bits(address), len).ok()?.nth(n.into())?.network().to_bits())
     }
 
-    fn table(main: bool, domain: &Domain, budget: &Budget) -> Result<Fib6, TableError> {
+    fn table(main: bool, domain: &Domain, budget: &Budget, nodes: &[u32]) -> Result<Fib6, TableError> {
         let pages = if main { PageKind::Transparent } else { PageKind::Base };
-        Fib6::with_options(domain, Options { pages, budget: budget.clone() })
+        Fib6::with_options(domain, Options { pages, budget: budget.clone(), nodes: nodes.to_vec() })
     }
 
-    fn reader(table: &Fib6) -> Lpm6 {
-        table.reader()
+    fn reader(table: &Fib6, copy: usize) -> Lpm6 {
+        table.reader_of(copy)
     }
 
     #[inline(always)]

@@ -7,6 +7,7 @@ use quiver_graph::{
 
 use super::Family;
 use crate::data::IfTable;
+use crate::fib::numa::{Placed, Readers};
 use crate::fib::records::{Bucket, Class, LbRecord, LbTable};
 use crate::run_counter::RunCounter;
 
@@ -58,33 +59,45 @@ pub(super) fn all_same<const W: usize>(values: &[u32; W]) -> bool {
     values.iter().fold(0, |differ, value| differ | (value ^ values[0])) == 0
 }
 
-type Readers<F> = Vec<Option<<F as Family>::Reader>>;
-
-/// What lookups read, shared by both nodes.
-#[derive(Clone)]
-pub(super) struct Tables<F: Family> {
-    published: Snapshot<Readers<F>>,
-    /// Own copy of the handles: two loads less for each packet.
+/// What lookups read. Each node of a thread has one of its own.
+pub(crate) struct Tables<F: Family> {
+    published: Snapshot<Placed<F>>,
+    /// Own copy of the handles, of the tables' copies near the thread: two loads less for each packet.
     readers: Readers<F>,
     pub load_balances: LbTable,
 }
 
+impl<F: Family> Clone for Tables<F> {
+    fn clone(&self) -> Self {
+        let (published, readers) = (self.published.clone(), self.readers.clone());
+        Self { published, readers, load_balances: self.load_balances.clone() }
+    }
+}
+
 impl<F: Family> Tables<F> {
-    pub fn new(published: Snapshot<Readers<F>>, load_balances: LbTable) -> Self {
-        Self { readers: published.get().clone(), published, load_balances }
+    /// For a prototype: a clone picks up what is near its thread at its first refresh. Until then it has the tables that there are, of the
+    /// first memory node.
+    pub fn new(published: Snapshot<Placed<F>>, load_balances: LbTable) -> Self {
+        Self { readers: published.get().of(0), published: published.outdated(), load_balances }
     }
 
     /// Picks up tables that have come or gone, once a vector.
     #[inline(always)]
-    pub fn refresh(&mut self) {
+    pub fn refresh(&mut self, cx: &NodeCx<'_>) {
         if self.published.refresh() {
-            self.pick_up();
+            self.pick_up(cx);
         }
     }
 
     #[cold]
-    fn pick_up(&mut self) {
-        self.readers = self.published.get().clone();
+    fn pick_up(&mut self, cx: &NodeCx<'_>) {
+        self.readers = self.published.get().of(cx.numa());
+    }
+
+    /// The handle of a table that lookups use.
+    #[cfg(test)]
+    pub fn reader(&self, fib: u32) -> Option<&F::Reader> {
+        self.readers.get(fib as usize)?.as_ref()
     }
 
     /// The load-balance for an address; 0, which drops, where there is no such table.
@@ -151,7 +164,7 @@ impl<F: Family> Node<Shared> for Lookup<F> {
 
     #[inline(always)]
     fn begin(&mut self, cx: &mut NodeCx<'_>) {
-        self.tables.refresh();
+        self.tables.refresh(cx);
         self.run = (u32::MAX, 0);
         // The main table is the one that many routes are expected in.
         if !self.tables.readers.first().is_some_and(|main| main.as_ref().is_some_and(F::is_wide)) {
@@ -255,8 +268,8 @@ impl<F: Family> Node<Shared> for LookupIn<F> {
         self.count.start(thread);
     }
 
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-        self.tables.refresh();
+    fn begin(&mut self, cx: &mut NodeCx<'_>) {
+        self.tables.refresh(cx);
     }
 
     #[inline(always)]

@@ -12,6 +12,7 @@ use crate::testing::{Harness, host_mac, router_mac};
 mod changes;
 mod drops;
 mod groups;
+mod numa;
 mod packets;
 mod paths;
 mod state;
@@ -19,7 +20,12 @@ use packets::{Packet, forwarded, ip};
 
 /// A router with interfaces x0, x1, …: 10.0.N.1/24 and 2001:db8:N::1/64, up, the host 10.0.N.2 (2001:db8:N::2) known.
 fn bed(workers: usize, interfaces: u8) -> (Harness, Vec<IfIndex>) {
-    let mut h = Harness::with_workers(workers).silent();
+    bed_of(Harness::with_workers(workers), interfaces)
+}
+
+/// The same of this router.
+fn bed_of(h: Harness, interfaces: u8) -> (Harness, Vec<IfIndex>) {
+    let mut h = h.silent();
     let all: Vec<IfIndex> = (0..interfaces).map(|n| h.interface(n)).collect();
     for (n, index) in (0..).zip(&all) {
         h.router.add_address(*index, IpAddr::from([10, 0, n, 1]), 24).unwrap();

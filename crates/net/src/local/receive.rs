@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use quiver_graph::{ArcPoint, NoNext, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, flags};
+use quiver_graph::{ArcPoint, NoNext, Node, NodeCx, Pkt, Verdict, drop_reasons, flags};
 use quiver_wire::Header;
 use quiver_wire::ipv4::IpProtocol;
 use quiver_wire::udp::UdpHeader;
@@ -13,8 +13,8 @@ use quiver_wire::udp::UdpHeader;
 use super::header::{Behind, LocalFamily, PROBLEM6, checksum_ok, sum_range};
 use super::table::SlotTable;
 use crate::data::IfTable;
-use crate::fib::{Class, LbTable};
-use crate::ip::{Family, FamilyId, icmp_aux};
+use crate::fib::Class;
+use crate::ip::{Family, FamilyId, Tables, icmp_aux};
 use crate::punt::tables::PuntTables;
 
 drop_reasons! {
@@ -78,8 +78,7 @@ pub(super) struct Receive<F: Family> {
     pub unchecked: SlotTable,
     pub punts: PuntTables,
     pub interfaces: IfTable,
-    pub readers: Snapshot<Vec<Option<F::Reader>>>,
-    pub load_balances: LbTable,
+    pub tables: Tables<F>,
     /// Features; none follow in the node where the arc ends.
     pub arc: ArcPoint,
     pub family: PhantomData<F>,
@@ -89,8 +88,8 @@ impl<F: LocalFamily> Node for Receive<F> {
     type Next = NoNext;
     type Drop = Drop;
 
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-        self.readers.refresh();
+    fn begin(&mut self, cx: &mut NodeCx<'_>) {
+        self.tables.refresh(cx);
     }
 
     /// The aux lane says for those who take the packet where the upper layer begins, bytes from the IP header.
@@ -157,8 +156,7 @@ impl<F: LocalFamily> Receive<F> {
     #[inline(always)]
     fn is_own(&self, packet: &Pkt<'_>, address: F::Addr) -> bool {
         let fib = packet.table().unwrap_or_else(|| F::fib_of(self.interfaces.fibs(packet.rx_if())));
-        let Some(Some(reader)) = self.readers.get().get(fib as usize) else { return false };
-        let record = self.load_balances.get(F::lookup(reader, address));
+        let record = self.tables.load_balances.get(self.tables.lookup(fib, address));
         !record.is_many() && record.bucket().class() == Class::Receive
     }
 

@@ -226,9 +226,9 @@ impl Node for Solicitation {
     type Next = Next;
     type Drop = End;
 
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+    fn begin(&mut self, cx: &mut NodeCx<'_>) {
         self.views.refresh();
-        self.egress.refresh();
+        self.egress.refresh(cx);
     }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {

@@ -82,6 +82,11 @@ impl<const ROOT: u32> StrideReader<ROOT> {
     pub fn prefixes(&self) -> u32 {
         self.table.len.load(Ordering::Relaxed)
     }
+
+    /// As [`Lpm4::reads_same`](super::Lpm4::reads_same).
+    pub fn reads_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.table, &other.table)
+    }
 }
 
 impl<const ROOT: u32> Lpm4Lookup for StrideReader<ROOT> {

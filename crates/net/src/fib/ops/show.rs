@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use quiver_command::grammar::{Args, Command};
 use quiver_command::operation::{Access, Invocation, Job, OpError, Operation, Outcome, Registry, Step, Text, View};
+use quiver_tables::{CopyInfo, TableMemory};
 use quiver_wire::IpPrefix;
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +105,9 @@ pub struct TableReply {
     pub count: usize,
     /// Bytes of memory.
     pub memory: usize,
+    /// The same by memory node, where the lookup structure has copies on some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_parts: Option<MemoryParts>,
     /// Prefixes by length, with `summary`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lengths: Option<Vec<(u8, usize)>>,
@@ -112,6 +116,52 @@ pub struct TableReply {
     pub routes: Option<Vec<RouteText>>,
     #[serde(skip)]
     heading: String,
+}
+
+/// Memory of a table whose lookup structure has copies on memory nodes.
+#[derive(Debug, Clone, Serialize)]
+pub struct MemoryParts {
+    /// Bytes of what exists once: the prefixes.
+    pub prefixes: usize,
+    /// The copies.
+    pub copies: Vec<CopyReply>,
+}
+
+/// A copy of a lookup structure as shown.
+#[derive(Debug, Clone, Serialize)]
+pub struct CopyReply {
+    /// Memory node, the kernel's number.
+    pub numa: u32,
+    /// Bytes.
+    pub memory: usize,
+    /// Why the kernel did not place it there: it may lie on any node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+impl MemoryParts {
+    /// Nothing where no copies were asked for.
+    fn new(memory: &TableMemory) -> Option<Self> {
+        let reply = |copy: &CopyInfo| {
+            let CopyInfo { node, refused, bytes } = copy.clone();
+            Some(CopyReply { numa: node?, memory: bytes, refused })
+        };
+        let copies: Vec<_> = memory.copies.iter().filter_map(reply).collect();
+        (!copies.is_empty()).then_some(Self { prefixes: memory.store, copies })
+    }
+}
+
+impl Text for MemoryParts {
+    fn text(&self, out: &mut String, _view: &View) {
+        let _ = writeln!(out, "  prefixes: {} bytes", self.prefixes);
+        for CopyReply { numa, memory, refused } in &self.copies {
+            let _ = write!(out, "  lookup, numa {numa}: {memory} bytes");
+            let _ = match refused {
+                Some(error) => writeln!(out, ", not placed there: {error}"),
+                None => writeln!(out),
+            };
+        }
+    }
 }
 
 /// A route as shown.
@@ -207,7 +257,8 @@ impl TableReply {
             name: info.name.clone(),
             flow_hash: info.flow_hash.to_string().split_whitespace().map(Into::into).collect(),
             count: info.routes,
-            memory: info.memory,
+            memory: info.memory.total(),
+            memory_parts: MemoryParts::new(&info.memory),
             lengths: None,
             routes: None,
             heading: format!(
@@ -316,6 +367,7 @@ impl Text for ShowRoutesReply {
         for table in &self.tables {
             if self.memory {
                 let _ = writeln!(out, "{}: {} routes, {} bytes", table.name, table.count, table.memory);
+                table.memory_parts.text(out, view);
                 continue;
             }
             out.push_str(&table.heading);

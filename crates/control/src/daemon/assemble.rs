@@ -143,9 +143,13 @@ impl Daemon {
         let topology = threads::topology(&options.sysfs)?;
         let (placement, plans) = threads::place(&topology, &startup.cpu)?;
         threads::settle_main(&placement, &startup.cpu)?;
-        let nodes = u32::try_from(topology.nodes().len()).unwrap_or(1).max(1);
         let placed = plans.len();
-        let mut router = Router::new(&RouterConfig { buffers: buffers(&startup, nodes), workers: plans })?;
+        let mut router = Router::new(&RouterConfig {
+            buffers: buffers(&startup, topology.nodes()),
+            workers: plans,
+            main_numa: threads::numa_place(&topology, placement.main),
+            fib_nodes: if startup.fib_per_numa { threads::fib_nodes(&topology) } else { Vec::new() },
+        })?;
         succession.hold(&mut router)?;
         router.set_rx_default(startup.rx_mode);
         for socket in &sockets {
@@ -596,8 +600,13 @@ fn open_log(startup: &StartupConfig, user: &Wish) -> Result<Log, StartError> {
     Ok(log)
 }
 
-fn buffers(startup: &StartupConfig, numa_nodes: u32) -> RegionConfig {
-    let mut config = RegionConfig { numa_nodes, page_size: startup.buffers.page_size, ..RegionConfig::default() };
+fn buffers(startup: &StartupConfig, numa_nodes: &[u32]) -> RegionConfig {
+    let mut config = RegionConfig {
+        numa_nodes: u32::try_from(numa_nodes.len()).unwrap_or(1).max(1),
+        numa_numbers: numa_nodes.to_vec(),
+        page_size: startup.buffers.page_size,
+        ..RegionConfig::default()
+    };
     config.buffers_per_numa = startup.buffers.per_numa.unwrap_or(config.buffers_per_numa);
     config.data_size = startup.buffers.data_size.unwrap_or(config.data_size);
     config

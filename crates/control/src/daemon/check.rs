@@ -36,7 +36,7 @@ pub(super) fn run(startup: &StartupConfig, plugins: &[Plugin]) -> Result<ExitCod
     let objects = quiver_plugin_host::find(&startup.plugins.folders);
     let (chosen, missing) = select(plugins, &startup.plugins, &objects);
     let buffers = RegionConfig { buffers_per_numa: BUFFERS, page_size: PageSize::Kb4, ..RegionConfig::default() };
-    let router = Router::new(&RouterConfig { buffers, workers: Vec::new() })?;
+    let router = Router::new(&RouterConfig { buffers, ..Default::default() })?;
     let registry = registry(&chosen)?;
     let mut found = Found::default();
     let mut macros = Macros::default();
@@ -119,7 +119,7 @@ mod tests {
         let (mut found, mut macros) = (Found::default(), Macros::default());
         let (chosen, _) = select(&crate::BUILT_IN, &startup.plugins, &[]);
         let buffers = RegionConfig { buffers_per_numa: BUFFERS, page_size: PageSize::Kb4, ..RegionConfig::default() };
-        let router = Router::new(&RouterConfig { buffers, workers: Vec::new() }).unwrap();
+        let router = Router::new(&RouterConfig { buffers, ..Default::default() }).unwrap();
         check(&file, DEPTH, (&registry(&chosen).unwrap(), &router), &mut macros, &mut found);
         std::fs::remove_file(file).unwrap();
         (code, found)

@@ -48,7 +48,7 @@ impl TableGauges {
     fn refresh(&self, router: &Router) {
         let (mut tables, mut routes, mut memory) = (0, 0, 0);
         for table in router.tables(self.family) {
-            (tables, routes, memory) = (tables + 1, routes + table.routes as u64, memory + table.memory as u64);
+            (tables, routes, memory) = (tables + 1, routes + table.routes as u64, memory + table.memory.total() as u64);
         }
         self.tables.set(tables);
         self.routes.set(routes);

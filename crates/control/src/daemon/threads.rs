@@ -32,12 +32,22 @@ fn request(topology: &Topology, cpu: &Cpu) -> PlacementRequest {
     request
 }
 
+/// The place of a CPU's memory node among all; the first where there is no CPU. Nodes are counted in their order, without the gaps that
+/// the kernel's numbers may have.
+pub fn numa_place(topology: &Topology, core: Option<u32>) -> usize {
+    let numa = core.and_then(|core| topology.numa_of(core)).unwrap_or(0);
+    topology.nodes().iter().position(|node| *node == numa).unwrap_or(0)
+}
+
+/// For each memory node, in order, its number where this process may use one of its CPUs: there a copy of the forwarding tables is read.
+pub fn fib_nodes(topology: &Topology) -> Vec<Option<u32>> {
+    let used = |node: &u32| topology.cpus().iter().any(|cpu| cpu.numa == *node && cpu.online && cpu.allowed);
+    topology.nodes().iter().map(|node| Some(*node).filter(used)).collect()
+}
+
 /// How to start a worker on a CPU, or on any where there is none for it alone. Its buffers come from the CPU's memory node.
 fn plan(topology: &Topology, cpu: &Cpu, core: Option<u32>) -> ThreadPlan {
-    let numa = core.and_then(|core| topology.numa_of(core)).unwrap_or(0);
-    // Pools are numbered in the order of the nodes, which may have gaps.
-    let pool = topology.nodes().iter().position(|node| *node == numa).unwrap_or(0);
-    ThreadPlan { cpu: core, numa: pool, scheduler: (cpu.policy, cpu.priority) }
+    ThreadPlan { cpu: core, numa: numa_place(topology, core), scheduler: (cpu.policy, cpu.priority) }
 }
 
 /// Who runs where, by the rules of the `cpu` section.
@@ -190,6 +200,20 @@ mod tests {
         assert_eq!(cpus(&plans), [(Some(2), 0), (Some(5), 1), (Some(6), 1)], "nodes 0 and 2 are pools 0 and 1");
         let (_, plans) = place(&machine.topology(), &cpu("main-core 4 skip-cores 2 workers 3")).unwrap();
         assert_eq!(cpus(&plans), [(Some(2), 0), (Some(3), 0), (Some(5), 1)]);
+    }
+
+    #[test]
+    fn forwarding_tables_have_copies_on_nodes_with_cpus_that_may_be_used() {
+        let machine = Machine::new("copies");
+        let mut topology = machine.topology();
+        assert_eq!(fib_nodes(&topology), [Some(0), Some(2)]);
+        let places = [None, Some(0), Some(3), Some(4)].map(|core| numa_place(&topology, core));
+        assert_eq!(places, [0, 0, 0, 1]);
+        topology.restrict_to(&[5, 6]);
+        assert_eq!(fib_nodes(&topology), [None, Some(2)]);
+        // Memory without a CPU, such as that of an accelerator.
+        fs::create_dir_all(machine.0.join("devices/system/node/node3")).unwrap();
+        assert_eq!(fib_nodes(&machine.topology()), [Some(0), Some(2), None]);
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub const CLASSES: &[&str] = &[
     "audit",
     "buffer",
     "cli",
+    "fib",
     "interface",
     "ip/neighbor",
     "ip6/dad",

@@ -65,6 +65,8 @@ pub struct StartupConfig {
     pub stats_socket: Option<PathBuf>,
     /// `interface { default-rx-mode }`.
     pub rx_mode: RxMode,
+    /// `ip { fib-per-numa }`: copies of the forwarding tables on all NUMA nodes.
+    pub fib_per_numa: bool,
     /// `files { … }`.
     pub files: FileFolders,
     /// `memif { … }`: what a peer of a memif socket may have mapped, where `create memif socket` says nothing else.
@@ -244,6 +246,7 @@ impl StartupConfig {
             stats_socket: socket(config.section("statseg"), "stats.sock"),
             stats_interval: stats_interval(config.section("statseg"))?,
             rx_mode: rx_mode(config.section("interface"))?,
+            fib_per_numa: config.section("ip").flag("fib-per-numa"),
             files: FileFolders::read(config.section("files")),
             memif: memif_limits(config.section("memif"))?,
             notices: config.notices().iter().map(ToString::to_string).collect(),

@@ -79,7 +79,14 @@ pub fn schema() -> Schema {
                 .value("default-mtu", "bytes")
                 .without_effect("an interface has the MTU of its device; `set interface mtu' changes it"),
         )
-        .section(Section::new("ip").value("default-table-name", "name").without_effect("the default table is called default"))
+        .section(
+            Section::new("ip")
+                .about("The forwarding tables of IPv4 and IPv6")
+                .flag("fib-per-numa")
+                .about("A copy of each forwarding table on each NUMA node with cores that the process may use: a worker reads the one near it. Each copy takes memory and time at each change")
+                .value("default-table-name", "name")
+                .without_effect("the default table is called default"),
+        )
         .section(
             Section::new("ip6")
                 .value("default-table-name", "name")

@@ -85,6 +85,14 @@ fn buffers_have_a_number_a_size_and_pages() {
 }
 
 #[test]
+fn forwarding_tables_have_copies_where_it_is_asked_for() {
+    assert!(
+        read("ip { fib-per-numa }").fib_per_numa && !read("ip { default-table-name main }").fib_per_numa && !read("").fib_per_numa
+    );
+    assert!(error("ip { fib-per-node }").contains("did you mean `fib-per-numa'?"));
+}
+
+#[test]
 fn plugins_are_switched_one_by_one_or_all() {
     let plugins =
         read("plugins { path /usr/lib plugin default { disable } plugin a.so { enable } plugin b.so { disable } }").plugins;

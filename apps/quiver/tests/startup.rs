@@ -364,6 +364,26 @@ fn buffers_are_as_many_as_large_and_on_such_pages_as_wanted() {
 }
 
 #[test]
+fn forwarding_tables_have_a_copy_on_each_memory_node_where_it_is_asked_for() {
+    let router = Router::start("ip { fib-per-numa } cpu { workers 1 }");
+    for line in ["show ip fib memory", "show ip6 fib memory"] {
+        // How many nodes there are is the machine's affair.
+        let text = router.ask(line).unwrap();
+        assert!(text.contains("\n  prefixes: ") && text.contains("\n  lookup, numa "), "{text}");
+        let table = router.data(line)["tables"][0].clone();
+        let copies = table["memory_parts"]["copies"].as_array().unwrap_or_else(|| panic!("{table}"));
+        let bytes: u64 = copies.iter().map(|copy| copy["memory"].as_u64().unwrap()).sum();
+        assert_eq!(
+            table["memory_parts"]["prefixes"].as_u64().map(|prefixes| prefixes + bytes),
+            table["memory"].as_u64(),
+            "{table}"
+        );
+    }
+    let plain = Router::start("cpu { workers 1 }").ask("show ip fib memory").unwrap();
+    assert!(plain.lines().count() == 1 && plain.starts_with("ipv4-VRF:0: "), "{plain}");
+}
+
+#[test]
 fn a_page_size_that_is_not_to_be_had_is_refused_and_the_default_falls_back() {
     // 1 GB pages are set aside at boot or not at all: hardly any machine has them.
     let folder = Folder::new();

@@ -42,7 +42,8 @@ pub struct RegionConfig {
     pub buffers_per_numa: u32,
     /// NUMA nodes that get a pool.
     pub numa_nodes: u32,
-    /// The kernel's numbers of these nodes, which may have gaps. Where there are fewer, the others are numbered as they are counted.
+    /// The kernel's numbers of these nodes, which may have gaps. Where there are fewer, the others are numbered as they are
+    /// counted.
     pub numa_numbers: Vec<u32>,
     /// Bytes of the data area of each buffer.
     pub data_size: u32,

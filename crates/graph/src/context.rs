@@ -331,8 +331,8 @@ impl NodeCx<'_> {
         self.core.thread
     }
 
-    /// Memory node of the thread, by its place among those that have packet memory: 0 where there is one. For nodes that choose among
-    /// copies of what they read.
+    /// Memory node of the thread, by its place among those that have packet memory: 0 where there is one. For nodes that choose
+    /// among copies of what they read.
     pub fn numa(&self) -> usize {
         self.core.numa
     }

@@ -64,8 +64,8 @@ impl<T> Snapshot<T> {
         self.version = version;
     }
 
-    /// Makes the next [`refresh`](Self::refresh) one that finds something new, on clones of this handle, too: for a prototype whose clones
-    /// make something of their own of the value.
+    /// Makes the next [`refresh`](Self::refresh) one that finds something new, on clones of this handle, too: for a prototype
+    /// whose clones make something of their own of the value.
     #[must_use]
     pub fn outdated(self) -> Self {
         // So many values are never published.

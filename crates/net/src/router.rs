@@ -37,8 +37,8 @@ pub struct RouterConfig {
     pub workers: Vec<ThreadPlan>,
     /// Memory node of the main thread, counted as in [`ThreadPlan::numa`].
     pub main_numa: usize,
-    /// By [`ThreadPlan::numa`]: the kernel's number of that memory node where it is to have a copy of the forwarding tables. Empty: there is
-    /// one of each, which all threads read.
+    /// By [`ThreadPlan::numa`]: the kernel's number of that memory node where it is to have a copy of the forwarding tables.
+    /// Empty: there is one of each, which all threads read.
     pub fib_nodes: Vec<Option<u32>>,
 }
 

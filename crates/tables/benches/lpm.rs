@@ -1,11 +1,11 @@
 //! What the prefix tables cost: build time, memory, lookups a second and clocks a lookup, beside the `prefix-trie` crate.
 //!
-//! `cargo bench -p quiver-tables --bench lpm [-- [--json] [--rounds N] [--only NAME] [--copies N]]`. `--copies` builds so many copies of each
-//! lookup structure, as for memory nodes, all on node 0; the first one is read. Tables: the real ones (or generated ones of their size; the
-//! report says which) with skewed next hops, and 1,000,000 consecutive /24s. Every structure answers the same addresses:
-//! random hosts in random prefixes. *dependent*: each address waits for the last answer; *plain*: a loop of single
-//! lookups; *batch*: `lookup_batch` over vectors of 256. Rounds visit all structures in turn; figures are medians, with
-//! the least and the greatest. Clocks are ticks of the time stamp counter (CNTVCT on Arm).
+//! `cargo bench -p quiver-tables --bench lpm [-- [--json] [--rounds N] [--only NAME] [--copies N]]`. `--copies` builds so many
+//! copies of each lookup structure, as for memory nodes, all on node 0; the first one is read. Tables: the real ones (or
+//! generated ones of their size; the report says which) with skewed next hops, and 1,000,000 consecutive /24s. Every structure
+//! answers the same addresses: random hosts in random prefixes. *dependent*: each address waits for the last answer; *plain*: a
+//! loop of single lookups; *batch*: `lookup_batch` over vectors of 256. Rounds visit all structures in turn; figures are
+//! medians, with the least and the greatest. Clocks are ticks of the time stamp counter (CNTVCT on Arm).
 
 use quiver_tables::lpm4::{Kind, Lpm4, Lpm4Lookup};
 use quiver_tables::lpm6::Lpm6;

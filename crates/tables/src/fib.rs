@@ -180,8 +180,8 @@ macro_rules! fib {
                 self.table.lpm.count()
             }
 
-            /// The data path's handle: cheap to clone, to be used by threads that are registered with the domain. It is that of the
-            /// first copy.
+            /// The data path's handle: cheap to clone, to be used by threads that are registered with the domain. It is that of
+            /// the first copy.
             pub fn reader(&self) -> $reader {
                 self.reader_of(0)
             }
@@ -235,8 +235,9 @@ pub struct Options {
     pub pages: PageKind,
     /// The limit of all its parts together, all copies included.
     pub budget: Budget,
-    /// A copy of the lookup structure on each of these memory nodes (the kernel's numbers), so that a reader finds one near it. Empty: one
-    /// structure, wherever the kernel takes its memory from. A node that the kernel refuses has its copy elsewhere; see [`CopyInfo`].
+    /// A copy of the lookup structure on each of these memory nodes (the kernel's numbers), so that a reader finds one near it.
+    /// Empty: one structure, wherever the kernel takes its memory from. A node that the kernel refuses has its copy elsewhere;
+    /// see [`CopyInfo`].
     pub nodes: Vec<u32>,
 }
 

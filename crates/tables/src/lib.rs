@@ -47,8 +47,9 @@
 //! covers the removed one gives the leaf, the store gives the addresses. The default route is a word beside the structure.
 //! A leaf is a number from 1 to [`LEAF_MAX`]; a lookup answers 0 where there is no route.
 //!
-//! A table may have a copy of its lookup structure on each of several memory nodes ([`Options::nodes`]): a reader takes the one near it. The
-//! store exists once. A change is made in all copies or in none; the order in which readers see it is told in `fib/copies.rs`.
+//! A table may have a copy of its lookup structure on each of several memory nodes ([`Options::nodes`]): a reader takes the one
+//! near it. The store exists once. A change is made in all copies or in none; the order in which readers see it is told in
+//! `fib/copies.rs`.
 //!
 //! | structure | module | for | why |
 //! |---|---|---|---|

@@ -13,8 +13,8 @@ pub(crate) struct PrefixChange<A> {
     pub prefix: A,
     /// Length.
     pub len: u8,
-    /// The leaf that it has now, new or changed. Where it is gone, that of the prefix that covers it, or 0 (the default route does not
-    /// count).
+    /// The leaf that it has now, new or changed. Where it is gone, that of the prefix that covers it, or 0 (the default route
+    /// does not count).
     pub leaf: u32,
     /// There is no such prefix any more.
     pub gone: bool,
@@ -22,8 +22,8 @@ pub(crate) struct PrefixChange<A> {
 
 /// The writing side of a lookup structure.
 ///
-/// A change has two halves, so that several structures can make it together or not at all: one takes what may be missing, the other cannot
-/// fail. The store already says what shall be.
+/// A change has two halves, so that several structures can make it together or not at all: one takes what may be missing, the
+/// other cannot fail. The store already says what shall be.
 pub(crate) trait LpmWriter {
     /// An address of the family.
     type Addr: Address;

@@ -168,8 +168,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Asks the kernel to take the pages from a memory node, and from others where that one has none left; for those that nobody has
-    /// touched yet.
+    /// Asks the kernel to take the pages from a memory node, and from others where that one has none left; for those that
+    /// nobody has touched yet.
     ///
     /// # Errors
     /// As [`numa::place`]; nothing has changed then.

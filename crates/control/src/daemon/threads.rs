@@ -32,14 +32,15 @@ fn request(topology: &Topology, cpu: &Cpu) -> PlacementRequest {
     request
 }
 
-/// The place of a CPU's memory node among all; the first where there is no CPU. Nodes are counted in their order, without the gaps that
-/// the kernel's numbers may have.
+/// The place of a CPU's memory node among all; the first where there is no CPU. Nodes are counted in their order, without the
+/// gaps that the kernel's numbers may have.
 pub fn numa_place(topology: &Topology, core: Option<u32>) -> usize {
     let numa = core.and_then(|core| topology.numa_of(core)).unwrap_or(0);
     topology.nodes().iter().position(|node| *node == numa).unwrap_or(0)
 }
 
-/// For each memory node, in order, its number where this process may use one of its CPUs: there a copy of the forwarding tables is read.
+/// For each memory node, in order, its number where this process may use one of its CPUs: there a copy of the forwarding tables
+/// is read.
 pub fn fib_nodes(topology: &Topology) -> Vec<Option<u32>> {
     let used = |node: &u32| topology.cpus().iter().any(|cpu| cpu.numa == *node && cpu.online && cpu.allowed);
     topology.nodes().iter().map(|node| Some(*node).filter(used)).collect()

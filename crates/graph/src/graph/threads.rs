@@ -43,8 +43,8 @@ impl Graph {
         (1..).find(|n| !threads.contains(n)).unwrap_or(MAX_THREADS)
     }
 
-    /// Main runs on a processor of this memory node, counted as in [`ThreadPlan::numa`]: when it forwards, its buffers come from there. Only
-    /// at start, before packets flow.
+    /// Main runs on a processor of this memory node, counted as in [`ThreadPlan::numa`]: when it forwards, its buffers come
+    /// from there. Only at start, before packets flow.
     pub fn set_main_numa(&mut self, numa: usize) {
         self.main_numa = numa;
         let pools = self.shared.pools.clone();

@@ -1,7 +1,8 @@
 //! On which memory nodes the forwarding tables have copies.
 //!
-//! Threads count memory nodes by their place among those that have packet memory ([`ThreadPlan::numa`](quiver_graph::ThreadPlan)), which are
-//! all nodes of the machine, in order; the kernel numbers them, and there may be gaps. A place without a copy of its own uses the first.
+//! Threads count memory nodes by their place among those that have packet memory
+//! ([`ThreadPlan::numa`](quiver_graph::ThreadPlan)), which are all nodes of the machine, in order; the kernel numbers them, and
+//! there may be gaps. A place without a copy of its own uses the first.
 
 use quiver_tables::{CopyInfo, TableMemory};
 

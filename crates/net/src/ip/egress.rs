@@ -33,8 +33,8 @@ pub struct Reach {
 /// Tables that a packet may be sent through.
 const TABLES_MAX: usize = 8;
 
-/// Looks destinations up, in a node. Not for every packet: it does not overlap its loads. One that was never refreshed has the tables that
-/// there were when it was made.
+/// Looks destinations up, in a node. Not for every packet: it does not overlap its loads. One that was never refreshed has the
+/// tables that there were when it was made.
 #[derive(Clone)]
 pub struct Egress<F: Family> {
     tables: Tables<F>,

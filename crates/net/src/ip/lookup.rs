@@ -75,8 +75,8 @@ impl<F: Family> Clone for Tables<F> {
 }
 
 impl<F: Family> Tables<F> {
-    /// For a prototype: a clone picks up what is near its thread at its first refresh. Until then it has the tables that there are, of the
-    /// first memory node.
+    /// For a prototype: a clone picks up what is near its thread at its first refresh. Until then it has the tables that there
+    /// are, of the first memory node.
     pub fn new(published: Snapshot<Placed<F>>, load_balances: LbTable) -> Self {
         Self { readers: published.get().of(0), published: published.outdated(), load_balances }
     }

@@ -5,10 +5,10 @@
 //!         ──► publish 0, publish 1, ...   cannot fail
 //! ```
 //!
-//! All copies have the same contents but between the first and the last `publish` of a change. Then a reader of an earlier copy sees the
-//! change and one of a later copy does not yet: what two readers of one copy can see of a change that takes several stores, too. Changes are
-//! never seen in another order than they were made in, and no copy is ahead by more than one. Of a batch this holds as a whole: the
-//! copies publish it one after the other.
+//! All copies have the same contents but between the first and the last `publish` of a change. Then a reader of an earlier copy
+//! sees the change and one of a later copy does not yet: what two readers of one copy can see of a change that takes several
+//! stores, too. Changes are never seen in another order than they were made in, and no copy is ahead by more than one. Of a
+//! batch this holds as a whole: the copies publish it one after the other.
 
 use std::io;
 

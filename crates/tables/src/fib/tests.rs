@@ -41,7 +41,8 @@ proptest! {
     }
 }
 
-/// So many copies. All of them are asked for on node 0, which every machine has; whether it is granted makes no difference to them.
+/// So many copies. All of them are asked for on node 0, which every machine has; whether it is granted makes no difference to
+/// them.
 fn with_copies(n: usize) -> Options {
     Options { nodes: vec![0; n], ..Options::default() }
 }
@@ -214,8 +215,8 @@ fn with_a_small_copy<W: LpmWriter>(make: impl Fn(&Budget) -> W) -> (Table<W>, Bu
     (Table { store: PrefixStore::new(&budget), lpm, budget }, small)
 }
 
-/// Fills such a table until its second copy has no more memory: then nothing has changed in the first one, and it takes no memory for what
-/// fails.
+/// Fills such a table until its second copy has no more memory: then nothing has changed in the first one, and it takes no
+/// memory for what fails.
 fn second_copy_fails<W: LpmWriter>(
     (mut table, small): (Table<W>, Budget),
     address: impl Fn(u32) -> W::Addr,

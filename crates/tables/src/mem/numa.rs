@@ -15,13 +15,14 @@ pub enum Policy {
     Bind,
 }
 
-/// Asks the kernel to take pages of `bytes` bytes from `base` on, a page's start, from a memory node: those that are touched from now on.
+/// Asks the kernel to take pages of `bytes` bytes from `base` on, a page's start, from a memory node: those that are touched
+/// from now on.
 ///
 /// Placement changes neither contents nor addresses.
 ///
 /// # Errors
-/// No such node, a kernel without memory nodes, or a sandbox that forbids the call; then the kernel chooses, mostly the node of the thread
-/// that touches a page first.
+/// No such node, a kernel without memory nodes, or a sandbox that forbids the call; then the kernel chooses, mostly the node of
+/// the thread that touches a page first.
 pub fn place(base: NonNull<u8>, bytes: usize, node: u32, policy: Policy) -> io::Result<()> {
     let mask = mask_of(node).ok_or(io::ErrorKind::InvalidInput)?;
     let mode: libc::c_int = match policy {
@@ -30,8 +31,8 @@ pub fn place(base: NonNull<u8>, bytes: usize, node: u32, policy: Policy) -> io::
     };
     // The kernel leaves the last bit of the number that it is told out.
     let bits = NODES_MAX + 1;
-    // SAFETY: the call reads `mask`, which has these bits, and writes nothing. It changes no contents of any memory; a range that is not
-    // mapped is refused.
+    // SAFETY: the call reads `mask`, which has these bits, and writes nothing. It changes no contents of any memory; a range
+    // that is not mapped is refused.
     let result = unsafe { libc::syscall(libc::SYS_mbind, base.as_ptr(), bytes, mode, mask.as_ptr(), bits, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -337,7 +337,9 @@ mod tests {
         ahead.join().unwrap();
         assert!(s.memory_bytes() >= 8 * n, "{} bytes", s.memory_bytes());
         assert_eq!((s.get(5), s.get(6)), (7, 0));
-        // All is writable, without growing.
+        // All is writable, without growing; the owner meets what it has made room for itself.
+        assert!(s.array.committed() >= n && s.slot(n as u32 - 1).is_none());
+        s.set(n as u32 - 1, 9).unwrap();
         assert!(s.slot(n as u32 - 1).is_some());
     }
 

@@ -179,7 +179,7 @@ const TTL_EXPIRED: u32 = icmp_aux(11, 0, 0);
 impl<const OUTSIDE: bool> Translate<OUTSIDE> {
     const DIRECTION: Direction = if OUTSIDE { Direction::Out2In } else { Direction::In2Out };
 
-    /// The table that a packet is in, if that is not its interface's.
+    /// The table that a packet is looked up in: one that it was given, else its interface's.
     #[inline(always)]
     fn fib(&self, packet: &Pkt<'_>) -> u16 {
         packet.table().unwrap_or_else(|| self.interfaces.fibs(packet.rx_if()).0) as u16

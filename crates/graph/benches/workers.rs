@@ -1,10 +1,15 @@
 //! How forwarding scales with workers: a packet generator in each worker, five nodes, no device.
 //!
-//! `cargo bench -p quiver-graph --bench workers [-- ROUNDS]` prints packets a second for 1, 2, … workers on CPUs of their own, and for
-//! 16 that share them. *By one worker*, *by apart*: against one worker, and against as many graphs that have nothing in common, which
-//! is what the machine gives (its cores share a clock budget and a memory). *Handed over*: every packet goes to the next worker; a
-//! hand-off's clocks are of both ends. Settings take turns, ratios are of one round; medians (least - most).
-//! `-- hand-off` does only that, for profiles. Packets lie in huge pages where some are reserved, as a router's do: 300 are enough.
+//! `cargo bench -p quiver-graph --bench workers [-- ROUNDS]` prints packets a second for 1, 2, … workers, each on its own CPU, and for
+//! 16 workers that share these CPUs. Columns:
+//!
+//! * *by one worker*: the rate divided by that of one worker.
+//! * *by apart*: the rate divided by that of as many graphs that share nothing. They show what the machine itself allows: its cores
+//!   share a clock budget and a memory.
+//! * *handed over*: every packet goes to the next worker. The clocks of a hand-off are those of both ends.
+//!
+//! Settings take turns, and a ratio compares rates of one round. Figures are medians (least - most). `-- hand-off` measures hand-offs
+//! only, for profiles. Reserve 300 huge pages first: a router's packets lie in such pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -204,7 +209,7 @@ impl Column {
     }
 }
 
-/// More workers than processors, in a row of their own.
+/// The last row: more workers than processors.
 const OVERSUBSCRIBED: usize = 16;
 
 fn main() {

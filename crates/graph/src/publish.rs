@@ -64,8 +64,8 @@ impl<T> Snapshot<T> {
         self.version = version;
     }
 
-    /// Makes the next [`refresh`](Self::refresh) one that finds something new, on clones of this handle, too: for a prototype
-    /// whose clones make something of their own of the value.
+    /// The next [`refresh`](Self::refresh) of this handle and of each clone says that the value is new. A prototype's clones need
+    /// that where each takes a part of the value for itself.
     #[must_use]
     pub fn outdated(self) -> Self {
         // So many values are never published.

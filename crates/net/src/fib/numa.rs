@@ -1,8 +1,7 @@
 //! On which memory nodes the forwarding tables have copies.
 //!
-//! Threads count memory nodes by their place among those that have packet memory
-//! ([`ThreadPlan::numa`](quiver_graph::ThreadPlan)), which are all nodes of the machine, in order; the kernel numbers them, and
-//! there may be gaps. A place without a copy of its own uses the first.
+//! The kernel's numbers of memory nodes may have gaps. Threads count the nodes without gaps: a node's *place* is how many come before
+//! it ([`ThreadPlan::numa`](quiver_graph::ThreadPlan)). Threads of a place without a copy read the first copy.
 
 use quiver_tables::{CopyInfo, TableMemory};
 
@@ -18,7 +17,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// For each place the node that is to have a copy, if it is.
+    /// `places` has the kernel's number of each node that gets a copy, by place; nothing for the others.
     pub fn new(places: &[Option<u32>]) -> Self {
         let before = |place: usize| places[..place].iter().flatten().count();
         let copy = |(place, node): (usize, &Option<u32>)| node.map_or(0, |_| before(place));

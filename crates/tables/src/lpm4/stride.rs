@@ -402,6 +402,7 @@ mod tests {
         reader.offline();
         assert_eq!(turn(&mut writer, 6), 6);
     }
+
     #[test]
     fn groups_of_a_change_that_is_not_made_are_used_by_the_next_one() {
         let (domain, budget) = (Domain::new(), Budget::unlimited());

@@ -126,15 +126,12 @@ fn readers_of_two_copies_never_see_a_strangers_leaf() {
     ipv4(Kind::Trie16, 2);
 }
 
-#[test]
-fn poptrie_readers_never_see_a_strangers_leaf() {
+/// IPv6 prefixes longer than `base`'s `len` and up to `most`, at the addresses that `spread` makes of random bits. About one of `rare`
+/// is there, and a batch has some `changes`.
+fn ipv6((base, len): (u128, u8), most: u8, (rare, changes): (u64, u64), spread: impl Fn(u64) -> u128 + Sync) {
     let domain = Domain::new();
     let mut fib = Fib6::new(&domain).unwrap();
-    let base = 0x2001_0db8u128 << 96;
-    // Few bits in few places, so that prefixes nest, nodes come and go, and all depths occur.
-    let spread =
-        |r: u64| u128::from(r & 3) << 78 | u128::from(r >> 2 & 7) << 64 | u128::from(r >> 5 & 3) << 40 | u128::from(r >> 7 & 3);
-    fib.insert(base, 32, leaf(base, 32)).unwrap();
+    fib.insert(base, len, leaf(base, len)).unwrap();
     let fixed = base | spread(0x55);
     fib.insert(fixed, 128, leaf(fixed, 128)).unwrap();
     let table = fib.reader();
@@ -152,13 +149,13 @@ fn poptrie_readers_never_see_a_strangers_leaf() {
             }
         },
         |random| {
-            if random.below(20) == 0 {
+            if random.below(changes) == 0 {
                 batch = !batch;
                 if batch { fib.begin() } else { fib.commit() }
             }
-            let len = 33 + random.below(96) as u8;
+            let len = len + 1 + random.below((most - len).into()) as u8;
             let prefix = first(base | spread(random.bits()), len, 128);
-            if random.below(2) == 0 {
+            if random.below(rare) == 0 {
                 fib.insert(prefix, len, leaf(prefix, len)).unwrap();
             } else if (prefix, len) != (fixed, 128) {
                 fib.remove(prefix, len).unwrap();
@@ -168,6 +165,22 @@ fn poptrie_readers_never_see_a_strangers_leaf() {
     fib.commit();
     fib.reclaim();
     assert_eq!(domain.pending(), 0);
+}
+
+#[test]
+fn poptrie_readers_never_see_a_strangers_leaf() {
+    // Few bits in few places, so that prefixes nest, nodes come and go, and all depths occur.
+    ipv6((0x2001_0db8 << 96, 32), 128, (2, 20), |r| {
+        u128::from(r & 3) << 78 | u128::from(r >> 2 & 7) << 64 | u128::from(r >> 5 & 3) << 40 | u128::from(r >> 7 & 3)
+    });
+}
+
+#[test]
+fn poptrie_readers_never_see_a_strangers_leaf_where_branches_come_and_go() {
+    // So few that often no prefix is left below a /16, and its branch goes.
+    ipv6((0x2000 << 112, 9), 30, (16, 100), |r| {
+        u128::from(r & 3) << 112 | u128::from(r >> 2 & 1) << 105 | u128::from(r >> 3 & 1) << 100
+    });
 }
 
 #[test]

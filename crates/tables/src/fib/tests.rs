@@ -25,6 +25,18 @@ fn bases6() -> Vec<u128> {
     vec![0, doc, doc | 1, doc | 3, doc | 0xffff, doc | 1 << 64, doc | 1 << 80, u128::MAX, 0x2001 << 112, 1 << 127]
 }
 
+/// Prefixes that end where the first two levels of an IPv6 table do, and beside them.
+fn short_ops6() -> impl Strategy<Value = Vec<Op<u128>>> {
+    let base = prop::sample::select(vec![0u128, 0x2001, 0x2001_0100, 0x2001_01ff, 0x2001_ff00, 0x2002, 0x20ff_ffff]);
+    let prefix = (base, 13u8..=31).prop_map(|(base, len)| (if base > 0xffff { base << 96 } else { base << 112 }, len));
+    let op = prop_oneof![
+        6 => (prefix.clone(), 1u32..3).prop_map(|((p, len), leaf)| Op::Insert(p, len, leaf)),
+        5 => prefix.prop_map(|(p, len)| Op::Remove(p, len)),
+        1 => Just(Op::Batch),
+    ];
+    prop::collection::vec(op, 1..120)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
@@ -37,6 +49,10 @@ proptest! {
     }
     #[test]
     fn poptrie_agrees_with_a_scan(ops in ops(bases6())) {
+        run(&mut Fib6::new(&Domain::new()).unwrap(), &ops);
+    }
+    #[test]
+    fn the_first_levels_of_a_poptrie_agree_with_a_scan(ops in short_ops6()) {
         run(&mut Fib6::new(&Domain::new()).unwrap(), &ops);
     }
 }
@@ -202,6 +218,11 @@ fn out_of_memory_changes_nothing_in_ipv6_tables() {
         starve(&mut fib, &budget, |r| {
             (0x2001 << 112 | u128::from(r.bits() & 0x3ff) << 70 | u128::from(r.below(999)), 30 + r.below(99) as u8)
         });
+        drop(fib);
+        assert_eq!(budget.used(), 0);
+        // Each in another branch, many of them.
+        let mut fib = Fib6::with_options(&Domain::new(), Options { budget: budget.clone(), ..with_copies(copies) }).unwrap();
+        starve(&mut fib, &budget, |r| (u128::from(r.bits()) << 64, 12 + r.below(20) as u8));
         drop(fib);
         assert_eq!(budget.used(), 0);
     }

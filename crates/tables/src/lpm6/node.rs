@@ -2,7 +2,7 @@
 
 use super::arrays::{FreeLink, Run};
 use super::jump::Jump;
-use super::{LEAF_AT, NODE, NodeWords, ROOT_BITS, Table};
+use super::{NodeWords, Table};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 impl FreeLink for AtomicU32 {
@@ -59,7 +59,7 @@ pub(super) fn load_node(table: &Table, at: u32) -> Node {
     // SAFETY: the writer follows only indices it has stored itself, of committed nodes.
     let (words, jump) = unsafe { (table.nodes.at(at as usize), table.jumps.at(at as usize)) };
     let [vector, leafvec, bases] = words.each_ref().map(|w| w.load(Ordering::Relaxed));
-    let (nodes, leaves) = ((bases >> 32) as u32 & !NODE, bases as u32 & !LEAF_AT);
+    let (nodes, leaves) = ((bases >> 32) as u32, bases as u32);
     Node { vector, leafvec, nodes: nodes.wrapping_add(1), leaves: leaves.wrapping_add(1), jump: Jump(jump.load(Ordering::Relaxed)) }
 }
 
@@ -70,16 +70,11 @@ pub(super) fn store_node(table: &Table, at: u32, node: &Node) {
     let (words, jump) = unsafe { (table.nodes.at(at as usize), table.jumps.at(at as usize)) };
     words[0].store(node.vector, Ordering::Relaxed);
     words[1].store(node.leafvec, Ordering::Relaxed);
-    words[2].store(u64::from(nodes | NODE) << 32 | u64::from(leaves | LEAF_AT), Ordering::Relaxed);
+    words[2].store(u64::from(nodes) << 32 | u64::from(leaves), Ordering::Relaxed);
     jump.store(node.jump.0, Ordering::Relaxed);
 }
 
 pub(super) fn leaf_at(table: &Table, at: u32) -> &AtomicU32 {
     // SAFETY: as for nodes: only indices of runs that the writer has taken.
     unsafe { table.leaves.at(at as usize) }
-}
-
-pub(super) fn root_word(table: &Table, index: u32) -> &AtomicU32 {
-    // SAFETY: 18 bits index a root of 2^18 words.
-    unsafe { table.root.at(index as usize & ((1 << ROOT_BITS) - 1)) }
 }

@@ -51,6 +51,13 @@ pub struct RegionConfig {
     pub page_size: PageSize,
 }
 
+impl RegionConfig {
+    /// The kernel's number of each node, by the node's place among those that get a pool.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        (0..self.numa_nodes).map(|place| self.numa_numbers.get(place as usize).copied().unwrap_or(place))
+    }
+}
+
 impl Default for RegionConfig {
     fn default() -> Self {
         Self {
@@ -177,19 +184,18 @@ impl Region {
             notice,
             fd,
         };
-        region.bind_to_nodes(&config.numa_numbers);
+        region.bind_to_nodes(config.numbers());
         Ok(region)
     }
 
     /// Asks the kernel to place each node's part on its node; without effect where there is one node.
-    fn bind_to_nodes(&self, numbers: &[u32]) {
+    fn bind_to_nodes(&self, numbers: impl Iterator<Item = u32>) {
         if self.numa_nodes < 2 {
             return;
         }
-        for node in 0..self.numa_nodes {
+        for (node, number) in (0..self.numa_nodes).zip(numbers) {
             let start = ((node * self.per_numa) as usize * self.geometry.stride() as usize) & !(BOUNDARY - 1);
             let end = (((node + 1) * self.per_numa) as usize * self.geometry.stride() as usize) & !(BOUNDARY - 1);
-            let number = numbers.get(node as usize).copied().unwrap_or(node);
             let Some(part) = NonNull::new(self.base.as_ptr().wrapping_add(start)) else { continue };
             // A refusal is harmless: pages are then placed by first touch.
             let _ = numa::place(part, end - start, number, numa::Policy::Bind);

@@ -154,6 +154,8 @@ pub struct Router {
     pub(crate) next_thread: usize,
     /// Mode of new receive queues.
     pub(crate) rx_default: RxMode,
+    /// The kernel's number of each memory node, by [`ThreadPlan::numa`].
+    pub(crate) numa_numbers: Vec<u32>,
     /// Threads that are about to leave.
     pub(crate) leaving: Vec<usize>,
     pub(crate) worker_listeners: Vec<WorkerListener>,
@@ -212,6 +214,7 @@ impl Router {
             states: HashMap::new(),
             next_thread: 0,
             rx_default: RxMode::default(),
+            numa_numbers: config.buffers.numbers().collect(),
             leaving: Vec::new(),
             worker_listeners: Vec::new(),
             listeners: Vec::new(),

@@ -386,6 +386,20 @@ mod tests {
     }
 
     #[test]
+    fn a_devices_numa_node_is_known_by_the_kernels_number_where_numbers_have_gaps() {
+        let plan = |numa| ThreadPlan { numa, ..Default::default() };
+        let buffers = RegionConfig { numa_nodes: 2, numa_numbers: vec![1, 4], page_size: PageSize::Kb4, ..Default::default() };
+        let workers = vec![plan(0), plan(1)];
+        let mut router = Router::new(&RouterConfig { buffers, workers, ..Default::default() }).unwrap();
+        assert!(card(&mut router, "first", Some(1)).iter().all(|thread| *thread == 1));
+        assert!(card(&mut router, "second", Some(4)).iter().all(|thread| *thread == 2));
+        let mut elsewhere = card(&mut router, "elsewhere", Some(0));
+        elsewhere.sort_unstable();
+        elsewhere.dedup();
+        assert_eq!(elsewhere, [1, 2], "no worker there: any will do");
+    }
+
+    #[test]
     fn queues_go_to_workers_of_the_devices_numa_node_and_buffers_come_from_the_workers() {
         let plan = |numa| ThreadPlan { numa, ..Default::default() };
         let mut router = Router::new(&RouterConfig {

@@ -108,7 +108,9 @@ impl Router {
     fn threads_for(&self, numa: Option<usize>) -> Vec<usize> {
         let staying = self.staying_workers();
         let info = self.graph.thread_info();
-        let near = |t: &usize| numa.is_some() && info.iter().any(|i| i.thread == *t && Some(i.numa) == numa);
+        // A device names its node as the kernel does; threads are by the node's place.
+        let place = numa.and_then(|numa| self.numa_numbers.iter().position(|number| *number as usize == numa));
+        let near = |t: &usize| place.is_some() && info.iter().any(|i| i.thread == *t && Some(i.numa) == place);
         let near: Vec<usize> = staying.iter().copied().filter(near).collect();
         if near.is_empty() { staying } else { near }
     }

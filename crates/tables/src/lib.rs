@@ -55,7 +55,7 @@
 //! |---|---|---|---|
 //! | DIR-24-8 | [`lpm4`] | the big IPv4 table | one load for nearly every address |
 //! | 16-8-8 | [`lpm4`] | many IPv4 tables | memory follows the routes |
-//! | poptrie | [`lpm6`] | IPv6 | few levels, compact enough to stay in cache |
+//! | poptrie | [`lpm6`] | IPv6 | 24 bits directly, then few levels, compact enough to stay in cache |
 //! | bucketed hash | [`hash`] | sessions, neighbours, MAC addresses | a line for the tags, one for the entry |
 //! | trees of boxes | [`boxes`] | access lists | 16 ways a line; memory linear in the rules, whatever they are |
 //! | wheel | [`timer`] | ageing | starting and stopping cost a few stores |

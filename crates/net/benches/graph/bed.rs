@@ -29,8 +29,8 @@ const ETHERNET: usize = 14;
 pub enum Way {
     /// IPv4 routes, next hops drawn by prefix.
     Route4 { prefixes: Vec<(u32, u8)> },
-    /// IPv4 routes between VLANs. A single customer sends with one tag. Where there are more, each has two tags of its own. All packets
-    /// leave with one tag.
+    /// IPv4 routes between VLANs. With one customer, frames come in with one tag. With more, each customer has its own pair of tags. All
+    /// frames leave with one tag.
     Vlans { customers: u32, prefixes: Vec<(u32, u8)> },
     /// IPv6 routes, next hops drawn by prefix.
     Route6 { prefixes: Vec<(u128, u8)> },

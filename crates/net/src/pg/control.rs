@@ -455,7 +455,7 @@ mod tests {
         let mut s = spec("x", 2000);
         s.rate = Some(100_000.0);
         h.router.pg_new_stream(s, pg, "null-node").unwrap();
-        // Before the stream begins: after that, who knows when this thread gets a processor again.
+        // Taken before the stream begins, because the thread may lose its processor right after that.
         let start = h.router.graph.clock().now();
         h.router.pg_enable(Some("x")).unwrap();
         finish(&mut h);

@@ -95,9 +95,10 @@ mod tests {
         }
         fib.reclaim();
         assert_eq!(domain.pending(), 0);
-        // 25,600 branches of 1 kB had been needed otherwise.
+        // If branches did not come back, 25,600 of 1 kB would be needed.
         assert!(fib.memory_bytes() < 2 << 20, "{}", fib.memory_bytes());
     }
+
     #[test]
     fn a_branch_that_comes_and_goes_within_a_batch_leaves_nothing_to_the_next_one() {
         let mut fib = Fib6::new(&Domain::new()).unwrap();
@@ -115,6 +116,7 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|low| reader.lookup(addr(0x2001, low))), [0, 0, 0, 8]);
         assert_eq!([1, 2].map(|low| reader.lookup(addr(0x2000, low))), [0, 0]);
     }
+
     #[test]
     fn who_still_reads_a_branch_that_a_batch_took_away_finds_no_node_of_the_batch() {
         let domain = Domain::new();
